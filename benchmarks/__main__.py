@@ -1,0 +1,7 @@
+"""`python benchmarks` is `python benchmarks/run.py`."""
+
+import sys
+
+from run import main
+
+sys.exit(main())

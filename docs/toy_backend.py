@@ -1,0 +1,132 @@
+"""A complete backend: a device with memory of its own, whose instructions are NumPy's.
+
+Every verb works in three steps: see the inputs, compute, store the result. Replace NumPy by the library of your
+device, then the verbs that matter by kernels of your own.
+"""
+
+import math
+
+import numpy as np
+
+from needle_ndarray import Backend
+from needle_ndarray.random import philox_normal, philox_uniform
+
+
+class Block:
+    """Memory of the device. NDArray asks for its size and address, and counts the writes to it."""
+
+    def __init__(self, nbytes):
+        self.memory = np.empty(nbytes, np.uint8)
+        self.nbytes = nbytes
+        self.version = 0
+
+    def ptr(self):
+        return self.memory.ctypes.data
+
+    def mark_written(self):
+        self.version += 1
+
+
+def see(a):
+    """The elements of an NDArray: shape, strides and offset say where they lie in its block."""
+    size = a.dtype.itemsize
+    strides = [step * size for step in a.strides]
+    return np.ndarray(a.shape, a.dtype.numpy, a._handle.memory, a.offset * size, strides)
+
+
+def wide(function):
+    """float32 by way of float64: at most 4 units in the last place are allowed, and this leaves half a one."""
+    return lambda x: function(x.astype(np.float64)).astype(x.dtype)
+
+
+def kept_if_integer(function):
+    return lambda x: function(x) if x.dtype.kind == "f" else x
+
+
+#: Ops that NumPy calls differently, or does not have; every other op of the table is np.<name>.
+INSTRUCTIONS = {
+    "relu": lambda x: np.maximum(x, x.dtype.type(0)),
+    "rsqrt": wide(lambda x: 1 / np.sqrt(x)),
+    "sigmoid": wide(lambda x: 1 / (1 + np.exp(-x))),
+    "erf": wide(np.vectorize(math.erf, otypes=[np.float64])),
+    "sin": wide(np.sin),
+    "cos": wide(np.cos),
+    "floor": kept_if_integer(np.floor),
+    "ceil": kept_if_integer(np.ceil),
+    "trunc": kept_if_integer(np.trunc),
+    "round": kept_if_integer(np.rint),
+}
+
+
+def instruction(op):
+    return INSTRUCTIONS.get(op.name) or getattr(np, op.name)
+
+
+def store(values, out):
+    with np.errstate(all="ignore"):  # a cast that overflows is no error
+        np.copyto(see(out), values, casting="unsafe")
+
+
+class ToyBackend(Backend):
+    """Required verbs only: softmax and its relatives are composed of them."""
+
+    name = "toy"
+    interface_version = 1
+
+    def allocate(self, nbytes):
+        return Block(nbytes)
+
+    def from_host(self, values, out):
+        store(values, out)
+
+    def to_host(self, a):
+        return see(a).copy(order="C")
+
+    def fill(self, out, value):
+        see(out)[...] = value
+
+    def copy(self, a, out):
+        store(see(a), out)
+
+    @np.errstate(all="ignore")
+    def unary(self, op, a, out):
+        store(instruction(op)(see(a)), out)
+
+    @np.errstate(all="ignore")
+    def binary(self, op, a, b, out):
+        store(instruction(op)(see(a), see(b)), out)
+
+    def where(self, condition, a, b, out):
+        store(np.where(see(condition), see(a), see(b)), out)
+
+    @np.errstate(all="ignore")
+    def reduce(self, op, a, axes, out):
+        x = see(a)
+        # Sums in double precision: their error does not grow with the number of elements.
+        how = {"dtype": np.float64} if op.result == "sum" and x.dtype.kind == "f" else {}
+        store(instruction(op)(x, axis=axes, **how), out)
+
+    def arg_reduce(self, op, a, axis, out):
+        store(instruction(op)(see(a), axis=axis), out)
+
+    @np.errstate(all="ignore")
+    def scan(self, op, a, axis, out):
+        store(instruction(op)(see(a), axis=axis), out)
+
+    @np.errstate(all="ignore")
+    def matmul(self, a, b, out):
+        store(np.matmul(see(a), see(b)), out)
+
+    def take(self, a, index, out):
+        store(see(a)[see(index)], out)
+
+    def put(self, a, index, values):
+        see(a)[see(index)] = see(values)
+
+    @np.errstate(all="ignore")
+    def scatter_add(self, a, index, values):
+        np.add.at(see(a), see(index), see(values))
+
+    def random(self, op, seed, counter, out):
+        draw = {"uniform": philox_uniform, "normal": philox_normal}[op.name]
+        store(draw(seed, counter, out.size, out.dtype.numpy).reshape(out.shape), out)

@@ -1,0 +1,227 @@
+"""Needle's jobs: `nox` alone runs what CI runs, `nox -l` lists everything, `nox -s 'tests(core)'` runs one.
+
+Tests run against installed wheels, never against the source tree. A wheel is built once per change of its
+sources and kept in .nox/wheelhouse.
+"""
+
+import hashlib
+import os
+import platform
+import shutil
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import nox
+
+ROOT = Path(__file__).parent.resolve()
+WHEELHOUSE = ROOT / ".nox" / "wheelhouse"
+TORCH = "torch==2.13.0"
+
+
+class Package(NamedTuple):
+    folder: str
+    import_root: str
+    needs: tuple[str, ...] = ()  # in this repository, transitively
+    compiled: bool = False
+
+
+PACKAGES = {
+    "ndarray": Package("packages/needle-ndarray", "needle_ndarray", compiled=True),
+    "core": Package("packages/needle-core", "needle", ("ndarray",)),
+    "nn": Package("packages/needle-nn", "needle_nn", ("ndarray", "core")),
+    "cuda": Package("packages/needle-cuda", "needle_cuda", ("ndarray",)),
+}
+CPU = ("ndarray", "core", "nn")
+QUICK_BUILD = {"NEEDLE_BUILD_LEVELS": "v2"}  # one instruction set, which every x86-64 machine has
+DEBUG_BUILD = {"NEEDLE_BUILD_DEBUG": "1"}
+
+nox.needs_version = ">=2024.4.15"
+nox.options.default_venv_backend = "virtualenv"  # comes with nox, and needs no ensurepip
+nox.options.error_on_external_run = True
+nox.options.sessions = ["lint", "typecheck", "tests", "cpu_only", "integration", "kernels_debug", "docs"]
+nox.options.sessions += [f"editable({name})" for name, package in PACKAGES.items() if package.compiled]
+each_package = nox.parametrize("package", [nox.param(name, id=name) for name in PACKAGES])
+
+
+# ---- Wheels -----------------------------------------------------------------------------------------------
+
+
+def sources(package: Package) -> list[Path]:
+    """The files a wheel is made of, without anything that a build leaves among them."""
+    folder = ROOT / package.folder
+    files = [folder / name for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE")]
+    files += sorted((folder / "src").rglob("*"))
+    generated = {path.with_suffix(end) for path in files if path.suffix == ".pyx" for end in (".c", ".cpp")}
+    return [
+        path
+        for path in files
+        if path.is_file()
+        and path not in generated
+        and path.suffix not in (".so", ".pyd", ".pyc", ".html")
+        and not any(part.endswith(".egg-info") for part in path.parts)
+    ]
+
+
+def staged(name: str, kind: str, env: dict[str, str]) -> Path:
+    """A clean copy of a package's sources in a folder named by what it holds; copies of older sources go."""
+    package = PACKAGES[name]
+    key = hashlib.sha256(repr((sys.version, platform.machine(), os.environ.get("CFLAGS"), env)).encode())
+    for path in sources(package):
+        key.update(f"{path.relative_to(ROOT)}\n".encode() + path.read_bytes())
+    target = WHEELHOUSE / f"{name}-{kind}-{key.hexdigest()[:16]}"
+    if not target.exists():
+        for old in WHEELHOUSE.glob(f"{name}-{kind}-*"):
+            shutil.rmtree(old)
+        unfinished = target.with_suffix(".new")
+        for path in sources(package):
+            copy = unfinished / "source" / path.relative_to(ROOT / package.folder)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, copy)
+        unfinished.rename(target)
+    return target
+
+
+def wheel(session: nox.Session, name: str, env: dict[str, str] | None = None) -> Path:
+    """The wheel of a package, built unless these very sources have been built before."""
+    env = env or {}
+    folder = staged(name, "debug" if env == DEBUG_BUILD else "wheel", env)
+    if not list(folder.glob("*.whl")):
+        session.run("pip", "wheel", "-q", "--no-deps", "-w", str(folder / "new"), str(folder / "source"), env=env)
+        (built,) = (folder / "new").glob("*.whl")
+        built.rename(folder / built.name)  # only now: an interrupted build leaves nothing that looks like a wheel
+    (found,) = folder.glob("*.whl")
+    return found
+
+
+def install(session: nox.Session, *names: str, extras: str = "", wheels: dict[str, Path] | None = None) -> None:
+    """Install packages of this repository and their in-repo needs as wheels, then what these depend on."""
+    wanted = [name for name in PACKAGES if name in names or any(name in PACKAGES[other].needs for other in names)]
+    files = {name: wheel(session, name) for name in wanted if name not in (wheels or {})} | (wheels or {})
+    # Versions do not change with every edit: a reused environment must take the new file all the same.
+    session.install("--force-reinstall", "--no-deps", *map(str, files.values()))
+    session.install(*(f"{path}{extras if name in names else ''}" for name, path in files.items()))
+
+
+def pytest(session: nox.Session, *args: str, **env: str) -> None:
+    """Run pytest with the settings of the root pyproject.toml."""
+    session.run("pytest", "-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT), *args, env=env)
+
+
+def check_origin(session: nox.Session, name: str, folder: str) -> None:
+    """Fail unless the package is imported from below a folder of this name."""
+    root = PACKAGES[name].import_root
+    code = f"import {root}, pathlib; p = pathlib.Path({root}.__file__); assert {folder!r} in p.parts, p"
+    session.run("python", "-c", code)
+
+
+def tests_of(name: str) -> str:
+    return f"{PACKAGES[name].folder}/tests"
+
+
+# ---- Tests --------------------------------------------------------------------------------------------------
+
+
+@nox.session
+@each_package
+def tests(session: nox.Session, package: str) -> None:
+    """One package's tests, with the wheels of that package and its needs and nothing else of ours."""
+    install(session, package, extras="[test]")
+    check_origin(session, package, "site-packages")
+    pytest(session, tests_of(package), *session.posargs)
+
+
+@nox.session
+@each_package
+def editable(session: nox.Session, package: str) -> None:
+    """The same with editable installs, of copies: a build in place would leave its files among the sources."""
+    for name in (*PACKAGES[package].needs, package):
+        folder = staged(name, "editable", QUICK_BUILD) / "source"
+        extras = "[test]" if name == package else ""
+        session.install("-e", f"{folder}{extras}", env=QUICK_BUILD)
+        check_origin(session, name, "source")
+    pytest(session, tests_of(package), *session.posargs)
+
+
+@nox.session
+def cpu_only(session: nox.Session) -> None:
+    """What a user without a GPU installs: no cupy, no torch, everything works."""
+    install(session, *CPU, extras="[test]")
+    absent = "from importlib.util import find_spec as f; assert not any(map(f, ['cupy', 'torch'])), 'not CPU only'"
+    session.run("python", "-c", absent)
+    for name in CPU:
+        pytest(session, tests_of(name), "-m", "not parity and not slow")
+    session.run("python", "apps/ndarray_demo.py", "--steps", "50")
+
+
+@nox.session
+def integration(session: nox.Session) -> None:
+    """tests/: all four packages together, through `needle`."""
+    install(session, *PACKAGES, extras="[test]")
+    pytest(session, "tests", *session.posargs)
+
+
+@nox.session
+def kernels_debug(session: nox.Session) -> None:
+    """The tests of ndarray on a build with bounds checks, AddressSanitizer and UBSan."""
+    install(session, "ndarray", extras="[test]", wheels={"ndarray": wheel(session, "ndarray", DEBUG_BUILD)})
+    libasan = session.run("gcc", "-print-file-name=libasan.so", external=True, silent=True)
+    assert isinstance(libasan, str)
+    options = {
+        "LD_PRELOAD": libasan.strip(),  # Python itself is not built with it, so it has to come first
+        "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",  # MemoryError is tested too
+        "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
+        "NEEDLE_FUZZ_EXAMPLES": "20",
+    }
+    pytest(session, tests_of("ndarray"), "-m", "not parity and not slow", *session.posargs, **options)
+
+
+@nox.session
+def parity(session: nox.Session) -> None:
+    """Tests marked `parity`: the same numbers as PyTorch."""
+    install(session, *CPU, extras="[test]")
+    session.install(TORCH)
+    pytest(session, *map(tests_of, CPU), "tests", "-m", "parity", *session.posargs)
+
+
+# ---- Everything else ------------------------------------------------------------------------------------------
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """ruff and cython-lint; `nox -s lint -- --fix` repairs what ruff can."""
+    session.install("ruff>=0.17,<0.18", "cython-lint>=0.22,<0.23")
+    fix = "--fix" in session.posargs
+    session.run("ruff", "check", *(["--fix"] if fix else []), ".")
+    session.run("ruff", "format", *([] if fix else ["--check"]), ".")
+    cython = [str(path) for path in sorted(ROOT.glob("packages/*/src/**/*.p[yx][xd]"))]
+    session.run("cython-lint", *cython)
+
+
+@nox.session
+def typecheck(session: nox.Session) -> None:
+    """mypy on the pure Python of all packages."""
+    session.install("mypy>=2.4,<2.5", "numpy>=2.0")
+    session.run("mypy", "--cache-dir", str(Path(session.create_tmp()) / "mypy"))
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Run the examples of the README files and docs/, and follow the links between pages."""
+    install(session, *CPU, extras="[test]")
+    session.run("python", "docs/check.py")
+
+
+@nox.session
+def demo(session: nox.Session) -> None:
+    """A small network learns two spirals, on NDArrays alone."""
+    install(session, "core")
+    session.run("python", "apps/ndarray_demo.py", *session.posargs)
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Times beside NumPy's and PyTorch's, in one run; arguments after `--` are passed on."""
+    install(session, *CPU)
+    session.install(TORCH)
+    session.run("python", "benchmarks", *session.posargs)

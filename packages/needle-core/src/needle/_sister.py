@@ -1,0 +1,16 @@
+"""What the faces of another distribution have in common."""
+
+from contextlib import contextmanager
+
+
+@contextmanager
+def sister(face: str, distribution: str):
+    """Import names of `distribution` inside this block; where it is not installed, say what to install."""
+    root = distribution.replace("-", "_")
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name != root:
+            raise
+        message = f"{face} is part of {distribution}, which is not installed: pip install {distribution}"
+        raise ModuleNotFoundError(message, name=root) from None

@@ -1,0 +1,6 @@
+"""The face of needle_nn.data: datasets and loaders."""
+
+from needle._sister import sister
+
+with sister("needle.data", "needle-nn"):
+    from needle_nn.data import *

@@ -1,0 +1,3 @@
+"""CUDA backend of Needle's NDArray. It holds no kernels yet and registers no device."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,94 @@
+"""Compile the Cython modules: the kernels once per instruction-set level, everything else once.
+
+NEEDLE_BUILD_LEVELS   comma list out of v2, v3, v4 (x86-64 levels); default: all three
+NEEDLE_BUILD_DEBUG=1  bounds checks, AddressSanitizer and UBSan, one level
+"""
+
+import os
+import platform
+import sys
+from copy import copy
+from pathlib import Path
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+DEBUG = os.environ.get("NEEDLE_BUILD_DEBUG") == "1"
+ROOT = "src/needle_ndarray"
+MODULES = ["buffer", "backend", "ndarray", "cpu_backend", "interop"]
+KERNELS = ["ewise", "strided", "reduce", "matmul", "index", "random", "nn"]
+X86_LEVELS = {"v2": "-march=x86-64-v2", "v3": "-march=x86-64-v3", "v4": "-march=x86-64-v4"}
+
+# Wrapping integers and no errno: what NumPy does. No contraction: one source, the same bits at every level.
+COMPILE = ["-fwrapv", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fopenmp", "-Wno-unused-function"]
+COMPILE += ["-O1", "-g", "-fsanitize=address,undefined", "-fno-omit-frame-pointer"] if DEBUG else ["-O3", "-g0"]
+LINK = ["-fopenmp"] + (["-fsanitize=address,undefined"] if DEBUG else [])
+DIRECTIVES = {
+    "language_level": 3,
+    "boundscheck": DEBUG,
+    "wraparound": False,
+    "cdivision": True,
+    "nonecheck": True,
+    "initializedcheck": DEBUG,
+    "embedsignature": True,
+}
+
+
+def kernel_levels():
+    """{level: compiler flags} of the kernels to build; machines other than x86-64 have one level, 'base'."""
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        return {"base": []}
+    wanted = os.environ.get("NEEDLE_BUILD_LEVELS", "v2" if DEBUG else ",".join(X86_LEVELS)).split(",")
+    unknown = set(wanted) - set(X86_LEVELS)
+    if unknown:
+        sys.exit(f"NEEDLE_BUILD_LEVELS: {', '.join(unknown)}: expected names out of {', '.join(X86_LEVELS)}")
+    return {level: [X86_LEVELS[level]] for level in wanted}
+
+
+def extension(name, source, flags=()):
+    libraries = [] if sys.platform == "win32" else ["m"]
+    return Extension(
+        name,
+        [source],
+        include_dirs=[f"{ROOT}/kernels"],
+        extra_compile_args=[*COMPILE, *flags],
+        extra_link_args=LINK,
+        libraries=libraries,
+    )
+
+
+def extensions():
+    """One C file per .pyx; a kernel's C file is compiled once per level into kernels/<level>/."""
+    pyx = [extension(f"needle_ndarray.{name}", f"{ROOT}/{name}.pyx") for name in MODULES]
+    pyx += [extension(f"needle_ndarray.kernels.{name}", f"{ROOT}/kernels/{name}.pyx") for name in KERNELS]
+    built = cythonize(pyx, include_path=["src"], compiler_directives=DIRECTIVES, nthreads=0)
+    once = built[: len(MODULES)]
+    kernels = [
+        extension(f"needle_ndarray.kernels.{level}.{name}", f"{ROOT}/kernels/{name}.c", flags)
+        for level, flags in kernel_levels().items()
+        for name in KERNELS
+    ]
+    return once + kernels
+
+
+class ParallelBuild(build_ext):
+    """build_ext on every core: the kernels take most of the time and are independent."""
+
+    def finalize_options(self):
+        super().finalize_options()
+        self.parallel = self.parallel or os.cpu_count()
+
+    def build_extension(self, ext):
+        # The levels of a kernel share a C file: each extension gets a folder of its own for its objects.
+        one = copy(self)
+        one.build_temp = str(Path(self.build_temp) / ext.name)
+        build_ext.build_extension(one, ext)
+
+    def copy_extensions_to_source(self):
+        for ext in self.extensions:  # kernels/<level>/ are made by the build
+            Path("src", *ext.name.split(".")[:-1]).mkdir(exist_ok=True)
+        super().copy_extensions_to_source()
+
+
+setup(ext_modules=extensions(), cmdclass={"build_ext": ParallelBuild})

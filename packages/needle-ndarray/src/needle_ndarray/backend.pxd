@@ -1,0 +1,35 @@
+cdef class Op:
+    cdef readonly str name
+    cdef readonly int code
+    cdef readonly str result
+    cdef readonly str accepts
+    cdef readonly str formula
+    cdef readonly list out_dtype        # per input dtype code: the output's dtype code, -1 where refused
+    cdef readonly list compute_dtype    # per input dtype code: the dtype code to cast the inputs to, -1 where refused
+    cdef int out_code[5]
+    cdef int compute_code[5]
+
+
+cdef class Backend:
+    cdef public object device           # the Device that users see; set when the backend is loaded
+
+    cpdef object allocate(self, Py_ssize_t nbytes)
+    cpdef from_host(self, object values, object out)
+    cpdef object to_host(self, object a)
+    cpdef synchronize(self)
+    cpdef fill(self, object out, object value)
+    cpdef copy(self, object a, object out)
+    cpdef unary(self, Op op, object a, object out)
+    cpdef binary(self, Op op, object a, object b, object out)
+    cpdef where(self, object condition, object a, object b, object out)
+    cpdef reduce(self, Op op, object a, tuple axes, object out)
+    cpdef arg_reduce(self, Op op, object a, int axis, object out)
+    cpdef scan(self, Op op, object a, int axis, object out)
+    cpdef matmul(self, object a, object b, object out)
+    cpdef take(self, object a, object index, object out)
+    cpdef put(self, object a, object index, object values)
+    cpdef scatter_add(self, object a, object index, object values)
+    cpdef random(self, Op op, unsigned long long seed, unsigned long long counter, object out)
+    cpdef softmax(self, object a, object out)
+    cpdef log_softmax(self, object a, object out)
+    cpdef logsumexp(self, object a, object out)

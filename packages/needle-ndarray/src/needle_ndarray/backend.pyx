@@ -1,0 +1,249 @@
+"""The backend interface: the op table, and the verbs a backend implements.
+
+NDArray does structure: it checks arguments, broadcasts, promotes dtypes, resolves indices, allocates results. A backend does
+arithmetic. By the time a verb is called everything fits, so a backend checks nothing:
+
+- arrays are NDArrays of this backend's device, with `shape`, `strides` and `offset` (in elements), `dtype` and `_handle`, the
+  buffer that `allocate` returned; any of them may be a view with any strides (zero and negative ones too);
+- inputs of an elementwise verb have the shape of `out`; an input overlaps `out` only where it is exactly the same view;
+- inputs have the dtype that the table asks for, `out` the dtype that it promises; zero-size arrays arrive like any other.
+
+Required verbs have no body here. The verbs under "Optional" are fused kernels: each has a default made of the required ones, so
+a new backend works on day one and gets fast kernel by kernel.
+"""
+
+from needle_ndarray cimport optable
+from needle_ndarray.optable cimport BOOL, INT32, INT64, FLOAT32, FLOAT64
+
+#: Raised when a verb's meaning or the table changes; a backend states the version it implements.
+INTERFACE_VERSION = 1
+
+
+cdef class Op:
+    """A row of the op table: a name, what it accepts and what dtype it returns.
+
+    accepts  "any", "number" (no bool), "integer" (bool and ints), "float" (ints and bool are cast to float first),
+             "int-up" (bool is cast to int32 first), "bool" (every input is cast to bool first)
+    result   "same" as the inputs after that cast, "bool", "index" (int64), or "sum" (ints and bool widen to int64)
+    """
+
+    def __init__(self, str name, int code, str accepts, str result, str formula=""):
+        self.name, self.code, self.accepts, self.result, self.formula = name, code, accepts, result, formula
+        self.compute_dtype = [COMPUTE[accepts][i] for i in range(5)]
+        self.out_dtype = [-1 if c < 0 else RESULT[result][c] for c in self.compute_dtype]
+        for i in range(5):
+            self.compute_code[i], self.out_code[i] = self.compute_dtype[i], self.out_dtype[i]
+
+    def __repr__(self):
+        return f"<Op {self.name}: {self.formula}>"
+
+
+#                        bool     int32    int64    float32  float64
+cdef dict COMPUTE = {
+    "any":              [BOOL,    INT32,   INT64,   FLOAT32, FLOAT64],
+    "number":           [-1,      INT32,   INT64,   FLOAT32, FLOAT64],
+    "integer":          [BOOL,    INT32,   INT64,   -1,      -1],
+    "float":            [FLOAT32, FLOAT64, FLOAT64, FLOAT32, FLOAT64],
+    "divide":           [FLOAT64, FLOAT64, FLOAT64, FLOAT32, FLOAT64],
+    "int-up":           [INT32,   INT32,   INT64,   FLOAT32, FLOAT64],
+    "bool":             [BOOL,    BOOL,    BOOL,    BOOL,    BOOL],
+}
+cdef dict RESULT = {
+    "same":             [BOOL,    INT32,   INT64,   FLOAT32, FLOAT64],
+    "bool":             [BOOL,    BOOL,    BOOL,    BOOL,    BOOL],
+    "index":            [INT64,   INT64,   INT64,   INT64,   INT64],
+    "sum":              [INT64,   INT64,   INT64,   FLOAT32, FLOAT64],
+}
+
+
+def _table(*rows):
+    return {row[0]: Op(*row) for row in rows}
+
+
+UNARY = _table(
+    ("negative", optable.NEGATIVE, "number", "same", "-a"),
+    ("abs", optable.ABS, "any", "same", "|a|"),
+    ("sign", optable.SIGN, "number", "same", "-1, 0 or 1; NaN for NaN"),
+    ("sqrt", optable.SQRT, "float", "same", "a^(1/2)"),
+    ("rsqrt", optable.RSQRT, "float", "same", "a^(-1/2)"),
+    ("relu", optable.RELU, "any", "same", "max(a, 0)"),
+    ("floor", optable.FLOOR, "any", "same", "largest integer <= a"),
+    ("ceil", optable.CEIL, "any", "same", "smallest integer >= a"),
+    ("trunc", optable.TRUNC, "any", "same", "nearest integer towards 0"),
+    ("round", optable.ROUND, "any", "same", "nearest integer, ties to even"),
+    ("isnan", optable.ISNAN, "any", "bool", "a != a"),
+    ("isinf", optable.ISINF, "any", "bool", "|a| == inf"),
+    ("isfinite", optable.ISFINITE, "any", "bool", "|a| < inf"),
+    ("logical_not", optable.LOGICAL_NOT, "bool", "bool", "not a"),
+    ("invert", optable.INVERT, "integer", "same", "every bit flipped; not a for bool"),
+    ("exp", optable.EXP, "float", "same", "e^a"),
+    ("expm1", optable.EXPM1, "float", "same", "e^a - 1"),
+    ("log", optable.LOG, "float", "same", "ln a"),
+    ("log1p", optable.LOG1P, "float", "same", "ln(1 + a)"),
+    ("sin", optable.SIN, "float", "same", "sin a"),
+    ("cos", optable.COS, "float", "same", "cos a"),
+    ("tanh", optable.TANH, "float", "same", "tanh a"),
+    ("sigmoid", optable.SIGMOID, "float", "same", "1 / (1 + e^-a)"),
+    ("erf", optable.ERF, "float", "same", "2/sqrt(pi) * integral of e^(-t^2) from 0 to a"),
+)
+
+BINARY = _table(
+    ("add", optable.ADD, "any", "same", "a + b; or for bool"),
+    ("subtract", optable.SUBTRACT, "number", "same", "a - b"),
+    ("multiply", optable.MULTIPLY, "any", "same", "a * b; and for bool"),
+    ("divide", optable.DIVIDE, "divide", "same", "a / b"),
+    ("floor_divide", optable.FLOOR_DIVIDE, "int-up", "same", "floor(a / b); 0 for an integer over 0"),
+    ("remainder", optable.REMAINDER, "int-up", "same", "a - floor(a / b) b: the sign of b"),
+    ("power", optable.POWER, "int-up", "same", "a^b"),
+    ("maximum", optable.MAXIMUM, "any", "same", "the larger; NaN if either is"),
+    ("minimum", optable.MINIMUM, "any", "same", "the smaller; NaN if either is"),
+    ("equal", optable.EQUAL, "any", "bool", "a == b"),
+    ("not_equal", optable.NOT_EQUAL, "any", "bool", "a != b"),
+    ("less", optable.LESS, "any", "bool", "a < b"),
+    ("less_equal", optable.LESS_EQUAL, "any", "bool", "a <= b"),
+    ("greater", optable.GREATER, "any", "bool", "a > b"),
+    ("greater_equal", optable.GREATER_EQUAL, "any", "bool", "a >= b"),
+    ("logical_and", optable.LOGICAL_AND, "bool", "bool", "a and b"),
+    ("logical_or", optable.LOGICAL_OR, "bool", "bool", "a or b"),
+    ("logical_xor", optable.LOGICAL_XOR, "bool", "bool", "a != b"),
+    ("bitwise_and", optable.BITWISE_AND, "integer", "same", "a & b"),
+    ("bitwise_or", optable.BITWISE_OR, "integer", "same", "a | b"),
+    ("bitwise_xor", optable.BITWISE_XOR, "integer", "same", "a ^ b"),
+)
+
+REDUCE = _table(
+    ("sum", optable.SUM, "any", "sum", "a0 + a1 + ...; 0 for none"),
+    ("prod", optable.PROD, "any", "sum", "a0 * a1 * ...; 1 for none"),
+    ("max", optable.MAX, "any", "same", "the largest; NaN if one is"),
+    ("min", optable.MIN, "any", "same", "the smallest; NaN if one is"),
+    ("any", optable.ANY, "any", "bool", "whether one is not 0"),
+    ("all", optable.ALL, "any", "bool", "whether none is 0"),
+)
+
+ARG_REDUCE = _table(
+    ("argmax", optable.ARGMAX, "any", "index", "position of the first largest; of the first NaN if there is one"),
+    ("argmin", optable.ARGMIN, "any", "index", "position of the first smallest; of the first NaN if there is one"),
+)
+
+SCAN = _table(
+    ("cumsum", optable.CUMSUM, "any", "sum", "a0, a0 + a1, ..., each sum from the left"),
+)
+
+RANDOM = _table(
+    ("uniform", optable.UNIFORM, "float", "same", "even on [0, 1)"),
+    ("normal", optable.NORMAL, "float", "same", "mean 0, standard deviation 1"),
+)
+
+#: Every table by the verb that takes its ops.
+TABLES = {
+    "unary": UNARY, "binary": BINARY, "reduce": REDUCE, "arg_reduce": ARG_REDUCE, "scan": SCAN, "random": RANDOM,
+}
+
+
+cdef class Backend:
+    """Base of every backend: subclass it in Python or Cython, implement the required verbs, register an entry point.
+
+    Class attributes: `name`, the device's name, and `interface_version`, the INTERFACE_VERSION it was written for.
+    """
+
+    name = "none"
+    interface_version = INTERFACE_VERSION
+
+    # ---- Devices ------------------------------------------------------------------------------------------------
+
+    def why_disabled(self):
+        """None where the device can be used here, else one line: what is missing, and the remedy."""
+        return None
+
+    # ---- Required: memory -----------------------------------------------------------------------------------------
+
+    cpdef object allocate(self, Py_ssize_t nbytes):
+        """A buffer of at least nbytes, uninitialised. It has `nbytes`, `ptr()` and `version`; `Buffer` is one."""
+        raise NotImplementedError(f"backend {self.name}: allocate")
+
+    cpdef from_host(self, object values, object out):
+        """out[...] = values, a C-contiguous numpy.ndarray of out's dtype and shape; out is compact."""
+        raise NotImplementedError(f"backend {self.name}: from_host")
+
+    cpdef object to_host(self, object a):
+        """A new C-contiguous numpy.ndarray with the values of `a`."""
+        raise NotImplementedError(f"backend {self.name}: to_host")
+
+    cpdef synchronize(self):
+        """Wait until everything asked for is done. Nothing to do for a backend that computes at once."""
+
+    # ---- Required: arithmetic ---------------------------------------------------------------------------------------
+
+    cpdef fill(self, object out, object value):
+        """out[...] = value, a Python scalar"""
+        raise NotImplementedError(f"backend {self.name}: fill")
+
+    cpdef copy(self, object a, object out):
+        """out[...] = a, cast to out's dtype as NumPy's astype does"""
+        raise NotImplementedError(f"backend {self.name}: copy")
+
+    cpdef unary(self, Op op, object a, object out):
+        """out[i] = op(a[i])"""
+        raise NotImplementedError(f"backend {self.name}: unary {op.name}")
+
+    cpdef binary(self, Op op, object a, object b, object out):
+        """out[i] = op(a[i], b[i])"""
+        raise NotImplementedError(f"backend {self.name}: binary {op.name}")
+
+    cpdef where(self, object condition, object a, object b, object out):
+        """out[i] = a[i] if condition[i] else b[i]; condition is bool, the others share a dtype"""
+        raise NotImplementedError(f"backend {self.name}: where")
+
+    cpdef reduce(self, Op op, object a, tuple axes, object out):
+        """out = op over `axes` of a (sorted, none twice, perhaps none at all); out keeps the other axes, in order.
+
+        Float sums are pairwise, blocked or in wider precision: an error that grows with log n, not n. `max` and `min` are
+        never asked for over no elements.
+        """
+        raise NotImplementedError(f"backend {self.name}: reduce {op.name}")
+
+    cpdef arg_reduce(self, Op op, object a, int axis, object out):
+        """out = position along `axis` (of size > 0); out is int64 and keeps the other axes"""
+        raise NotImplementedError(f"backend {self.name}: arg_reduce {op.name}")
+
+    cpdef scan(self, Op op, object a, int axis, object out):
+        """out[..., i, ...] = op over a[..., :i+1, ...] along `axis`; a has out's dtype"""
+        raise NotImplementedError(f"backend {self.name}: scan {op.name}")
+
+    cpdef matmul(self, object a, object b, object out):
+        """out (..., m, n) = a (..., m, k) @ b (..., k, n): equal leading axes, one dtype (never bool); 0 where k is 0"""
+        raise NotImplementedError(f"backend {self.name}: matmul")
+
+    cpdef take(self, object a, object index, object out):
+        """out[i, ...] = a[index[i], ...]: index is 1-d int64, every entry in [0, a.shape[0])"""
+        raise NotImplementedError(f"backend {self.name}: take")
+
+    cpdef put(self, object a, object index, object values):
+        """a[index[i], ...] = values[i, ...] for i = 0, 1, ...: where an entry repeats, the last one wins"""
+        raise NotImplementedError(f"backend {self.name}: put")
+
+    cpdef scatter_add(self, object a, object index, object values):
+        """a[index[i], ...] += values[i, ...] for i = 0, 1, ...: repeated entries add up, in that order"""
+        raise NotImplementedError(f"backend {self.name}: scatter_add")
+
+    cpdef random(self, Op op, unsigned long long seed, unsigned long long counter, object out):
+        """Fill compact `out` from Philox-4x32-10 blocks counter, counter + 1, ... (see random.py): the same bits everywhere"""
+        raise NotImplementedError(f"backend {self.name}: random {op.name}")
+
+    # ---- Optional: fused kernels, over the last axis; the defaults say what they compute -----------------------------
+
+    cpdef softmax(self, object a, object out):
+        """out = e^(a - max) / sum e^(a - max)"""
+        shifted = (a - a.max(axis=-1, keepdims=True)).exp()
+        self.copy(shifted / shifted.sum(axis=-1, keepdims=True), out)
+
+    cpdef log_softmax(self, object a, object out):
+        """out = a - max - log sum e^(a - max)"""
+        shifted = a - a.max(axis=-1, keepdims=True)
+        self.copy(shifted - shifted.exp().sum(axis=-1, keepdims=True).log(), out)
+
+    cpdef logsumexp(self, object a, object out):
+        """out = max + log sum e^(a - max); a max of +-inf is left out of the shift"""
+        largest = a.max(axis=-1, keepdims=True)
+        shift = largest.where(largest.isfinite(), 0.0)
+        self.copy(((a - shift).exp().sum(axis=-1, keepdims=True).log() + shift).reshape(out.shape), out)

@@ -1,0 +1,234 @@
+"""Host memory: buffers, and the caching allocator that hands them out.
+
+Fresh memory costs a page fault per 4 KB, more than the arithmetic done on it. So a buffer whose last array dies goes to the free list
+of its size class instead of back to the system, up to a ceiling. Its memoryview, dear to make, stays with it.
+"""
+
+import os
+
+cimport cython
+from cpython.buffer cimport PyBuffer_FillInfo
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.stdlib cimport free
+
+cdef extern from *:
+    """
+    #include <stdlib.h>
+    #include <unistd.h>
+    #if defined(__linux__)
+    #include <sys/mman.h>
+    #define needle_huge_pages(p, n) madvise((p), (n), MADV_HUGEPAGE)
+    #else
+    #define needle_huge_pages(p, n) ((void)0)
+    #endif
+    #if defined(__x86_64__)
+    static int needle_cpu_level(void) {
+        __builtin_cpu_init();
+        if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd")
+            && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) return 4;
+        if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi")
+            && __builtin_cpu_supports("bmi2")) return 3;
+        return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt") ? 2 : 1;
+    }
+    #else
+    static int needle_cpu_level(void) { return 0; }
+    #endif
+    static Py_ssize_t needle_physical_memory(void) {
+        return (Py_ssize_t)sysconf(_SC_PHYS_PAGES) * (Py_ssize_t)sysconf(_SC_PAGESIZE);
+    }
+    """
+    int posix_memalign(void** out, size_t alignment, size_t size) nogil
+    void needle_huge_pages(void* ptr, size_t nbytes) nogil
+    int needle_cpu_level()
+    Py_ssize_t needle_physical_memory()
+
+DEF ALIGNMENT = 64              # a cache line, and the widest vector register
+DEF HUGE = 1 << 21              # a huge page
+DEF CLASSES = 240               # four per power of two: at most a quarter of a block is wasted
+
+cdef Py_ssize_t PHYSICAL_MEMORY = needle_physical_memory()
+cdef void* free_lists[CLASSES]
+cdef Py_ssize_t cached_bytes = 0
+cdef Py_ssize_t cached_blocks = 0
+cdef Py_ssize_t cache_limit = 0
+cdef Py_ssize_t live_bytes = 0      # of buffers in use
+cdef Py_ssize_t peak_bytes = 0
+cdef Py_ssize_t hits = 0
+cdef Py_ssize_t misses = 0
+
+
+def cpu_levels():
+    """The kernel levels this processor runs, plainest first."""
+    return [f"v{i}" for i in range(2, needle_cpu_level() + 1)] or ["base"]
+
+
+cdef class Memory:
+    """A block from the system: frees itself, exports its bytes to a memoryview."""
+
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        PyBuffer_FillInfo(view, self, self.ptr, self.nbytes, 0, flags)
+
+    def __dealloc__(self):
+        free(self.ptr)
+
+
+@cython.no_gc
+cdef class Buffer:
+    """Bytes on the host: what `NDArray._handle` is on cpu devices."""
+
+    def __init__(self, data):
+        """Wrap the writable, C-contiguous bytes of somebody else's object."""
+        self.data = memoryview(data).cast("B")
+        self.nbytes = self.data.shape[0]
+        self.size_class = -1
+
+    def ptr(self):
+        """The address of the first byte."""
+        return <size_t> &self.data[0] if self.nbytes else 0
+
+    def mark_written(self):
+        """Count a write: called by code that changes the memory without NDArray's knowledge."""
+        self.version += 1
+
+    def __dealloc__(self):
+        global live_bytes
+        if self.size_class >= 0:
+            live_bytes -= self.nbytes
+
+
+cdef inline int size_class_of(Py_ssize_t nbytes) noexcept:
+    """Class of blocks for nbytes: 64 * 2^(c // 4) * (4 + c % 4) / 4 bytes is the smallest that fits."""
+    cdef int power = 0
+    cdef Py_ssize_t base = ALIGNMENT
+    while 2 * base < nbytes:
+        base *= 2
+        power += 1
+    cdef int quarter = 0
+    while base + quarter * (base // 4) < nbytes:
+        quarter += 1
+    return 4 * power + quarter
+
+
+cdef inline Py_ssize_t class_bytes(int size_class) noexcept:
+    cdef Py_ssize_t base = <Py_ssize_t> ALIGNMENT << (size_class // 4)
+    return base + (size_class % 4) * (base // 4)
+
+
+cdef Buffer allocate(Py_ssize_t nbytes):
+    """A buffer of at least nbytes: the cached one of that size class, or fresh memory."""
+    global cached_bytes, cached_blocks, live_bytes, peak_bytes, hits
+    if nbytes > PHYSICAL_MEMORY:
+        raise out_of_memory(nbytes)
+    cdef int size_class = size_class_of(nbytes)
+    cdef Buffer buffer
+    cdef void* head = free_lists[size_class]
+    if head is not NULL:
+        buffer = <Buffer> head
+        free_lists[size_class] = buffer.next_free
+        Py_DECREF(buffer)               # the free list's reference
+        cached_bytes -= buffer.nbytes
+        cached_blocks -= 1
+        hits += 1
+    else:
+        buffer = fresh(size_class)
+    live_bytes += buffer.nbytes
+    if live_bytes > peak_bytes:
+        peak_bytes = live_bytes
+    return buffer
+
+
+cdef Buffer fresh(int size_class):
+    global misses
+    cdef Py_ssize_t nbytes = class_bytes(size_class)
+    cdef Memory memory = Memory.__new__(Memory)
+    cdef Buffer buffer = Buffer.__new__(Buffer)
+    cdef Py_ssize_t alignment = HUGE if nbytes >= 2 * HUGE else ALIGNMENT
+    buffer.size_class = -1
+    if posix_memalign(<void**> &memory.ptr, alignment, nbytes) != 0:
+        empty_cache()
+        if posix_memalign(<void**> &memory.ptr, alignment, nbytes) != 0:
+            memory.ptr = NULL
+            raise out_of_memory(nbytes)
+    if nbytes >= 2 * HUGE:
+        needle_huge_pages(memory.ptr, nbytes)
+    memory.nbytes = nbytes
+    buffer.data = memory
+    buffer.nbytes = nbytes
+    buffer.size_class = size_class
+    misses += 1
+    return buffer
+
+
+cdef out_of_memory(Py_ssize_t nbytes):
+    return MemoryError(
+        f"cannot allocate {nbytes:,} bytes ({nbytes / 2**30:,.1f} GiB): this machine has {PHYSICAL_MEMORY / 2**30:,.1f} GiB,"
+        f" {live_bytes / 2**30:,.1f} GiB are in use by arrays"
+    )
+
+
+cdef void recycle(Buffer buffer) noexcept:
+    """Take back a buffer that only its dying array still holds."""
+    global cached_bytes, cached_blocks, live_bytes
+    if buffer.size_class < 0 or cached_bytes + buffer.nbytes > cache_limit:
+        return
+    Py_INCREF(buffer)
+    buffer.next_free = free_lists[buffer.size_class]
+    free_lists[buffer.size_class] = <void*> buffer
+    buffer.version += 1                 # what somebody saved of the old array is gone
+    cached_bytes += buffer.nbytes
+    cached_blocks += 1
+    live_bytes -= buffer.nbytes
+
+
+def empty_cache():
+    """Give every cached block back to the system."""
+    global cached_bytes, cached_blocks, live_bytes
+    cdef Buffer buffer
+    cdef int i
+    for i in range(CLASSES):
+        while free_lists[i] is not NULL:
+            buffer = <Buffer> free_lists[i]
+            free_lists[i] = buffer.next_free
+            cached_bytes -= buffer.nbytes
+            cached_blocks -= 1
+            live_bytes += buffer.nbytes     # which __dealloc__ takes off again
+            Py_DECREF(buffer)
+            buffer = None
+
+
+def set_cache_limit(nbytes):
+    """Keep at most nbytes of unused memory (default: an eighth of the machine's, or NEEDLE_CACHE_LIMIT); 0 keeps none."""
+    global cache_limit
+    limit = int(nbytes)
+    if limit < 0:
+        raise ValueError(f"set_cache_limit: {nbytes}: expected 0 or more bytes")
+    cache_limit = min(limit, PHYSICAL_MEMORY)
+    if cached_bytes > cache_limit:
+        empty_cache()
+
+
+def memory_stats():
+    """Counters of the allocator: bytes and blocks, calls served from the cache (hits) and from the system (misses)."""
+    return {
+        "live_bytes": live_bytes, "peak_bytes": peak_bytes, "cached_bytes": cached_bytes, "cached_blocks": cached_blocks,
+        "cache_limit": cache_limit, "hits": hits, "misses": misses,
+    }
+
+
+def reset_peak():
+    """Start measuring `peak_bytes` anew."""
+    global peak_bytes
+    peak_bytes = live_bytes
+
+
+def _limit_from_environment():
+    text = os.environ.get("NEEDLE_CACHE_LIMIT")
+    if text is None:
+        return PHYSICAL_MEMORY // 8
+    if not text.isdigit():
+        raise ImportError(f"NEEDLE_CACHE_LIMIT={text}: expected a number of bytes")
+    return int(text)
+
+
+set_cache_limit(_limit_from_environment())

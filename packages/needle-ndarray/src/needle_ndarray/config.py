@@ -1,0 +1,33 @@
+"""What this build and this machine offer."""
+
+import platform
+
+import numpy as np
+
+from needle_ndarray.buffer import memory_stats
+from needle_ndarray.cpu_backend import config
+from needle_ndarray.devices import DeviceError, all_devices
+
+
+def show_config() -> None:
+    """Print versions, instruction set, threads, BLAS, allocator and devices."""
+    from needle_ndarray import __version__
+
+    stats = memory_stats()
+    rows = {"needle-ndarray": __version__, "Python": platform.python_version(), "NumPy": np.__version__, **config()}
+    rows["allocator"] = (
+        f"{stats['live_bytes'] / 2**20:.1f} MiB live, {stats['cached_bytes'] / 2**20:.1f} MiB cached"
+        f" (at most {stats['cache_limit'] / 2**20:.0f} MiB)"
+    )
+    for device in all_devices():
+        rows[str(device)] = "ready" if device.enabled() else _reason(device)
+    for name, value in rows.items():
+        print(f"{name:16} {value}")
+
+
+def _reason(device: object) -> str:
+    try:
+        _ = device.backend  # type: ignore[attr-defined]
+    except DeviceError as error:
+        return f"not usable: {error}"
+    return "ready"

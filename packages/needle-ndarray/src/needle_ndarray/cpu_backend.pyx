@@ -1,0 +1,501 @@
+"""The CPU backend: hands NDArrays to the kernels, with threads where there is enough work."""
+
+import os
+
+from needle_ndarray.backend cimport Backend, Op
+from needle_ndarray.buffer cimport Buffer, allocate as allocate_buffer
+from needle_ndarray.kernels cimport ewise, index as indexing, matmul as products, nn, random as generators, reduce as reductions, strided
+from needle_ndarray.kernels.views cimport View, int64
+from needle_ndarray.ndarray cimport NDArray
+from needle_ndarray.optable cimport EXP, FLOAT32, FLOAT64, INT64, POWER
+
+import numpy as np
+
+from needle_ndarray import kernels
+from needle_ndarray.kernels.ewise import vector_math
+
+cdef extern from "dlfcn.h":
+    void* dlopen(const char* path, int flags)
+    void* dlsym(void* library, const char* name)
+    int RTLD_NOW
+    int RTLD_LOCAL
+
+# Elements from which a second thread pays, measured (benchmarks/, 2 cores): waking it costs about 5 us.
+cdef enum:
+    THREADS_FROM = 65536            # arithmetic, copies, reductions
+    THREADS_FROM_MATH = 8192        # exp, log, softmax, random numbers
+    THREADS_FROM_FLOPS = 1 << 20    # multiplications of a matmul
+    NOGIL_FROM = 8192               # elements from which other Python threads may run meanwhile
+    TILE_SIZE = 8
+
+cdef int num_threads = 1
+cdef bint threads_started = False
+
+
+# ---- Threads --------------------------------------------------------------------------------------------------------------
+
+def set_num_threads(n):
+    """Use at most n threads per operation; results are the same bits for every n."""
+    global num_threads
+    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= 1024:
+        raise ValueError(f"set_num_threads: {n!r}: expected an int from 1 to 1024")
+    num_threads = n
+
+
+def get_num_threads():
+    """Threads an operation may use: NEEDLE_NUM_THREADS, or the cores this process may run on."""
+    return num_threads
+
+
+cdef inline int threads_for(Py_ssize_t work, Py_ssize_t threshold) noexcept:
+    global threads_started
+    if work < threshold or num_threads == 1:
+        return 1
+    threads_started = True
+    return num_threads
+
+
+def _after_fork():
+    """OpenMP's threads do not survive a fork, and waiting for them would hang: the child goes on with one."""
+    global num_threads
+    if threads_started:
+        num_threads = 1
+
+
+def _threads_from_environment():
+    text = os.environ.get("NEEDLE_NUM_THREADS")
+    if text is None:
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return min(cores, 1024)
+    if not text.isdigit() or not 1 <= int(text) <= 1024:
+        raise ImportError(f"NEEDLE_NUM_THREADS={text}: expected a number from 1 to 1024")
+    return int(text)
+
+
+set_num_threads(_threads_from_environment())
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+# ---- BLAS -----------------------------------------------------------------------------------------------------------------
+
+cdef products.Blas blas
+cdef bint blas_sought = False
+cdef str blas_name = ""
+
+
+cdef int find_blas() except -1:
+    """Open scipy-openblas32 at the first matmul: without importing its package, and without its own threads."""
+    global blas_sought, blas_name
+    from importlib.util import find_spec
+    blas_sought = True
+    blas_name = "numpy.matmul (scipy-openblas32 is missing)"
+    spec = find_spec("scipy_openblas32") if os.environ.get("NEEDLE_BLAS") != "numpy" else None
+    if spec is None or spec.origin is None:
+        return 0
+    folder = os.path.join(os.path.dirname(spec.origin), "lib")
+    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    before = os.environ.get("OPENBLAS_NUM_THREADS")
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    try:
+        for name in names:
+            if not name.startswith("libscipy_openblas") or not name.endswith((".so", ".dylib")):
+                continue
+            library = dlopen(os.fsencode(os.path.join(folder, name)), RTLD_NOW | RTLD_LOCAL)
+            if library is NULL:
+                continue
+            blas.sgemm, blas.dgemm = dlsym(library, b"scipy_cblas_sgemm"), dlsym(library, b"scipy_cblas_dgemm")
+            if blas.sgemm is not NULL and blas.dgemm is not NULL:
+                blas_name = f"scipy-openblas32 ({name})"
+                break
+            blas.sgemm = blas.dgemm = NULL
+    finally:
+        if before is None:
+            del os.environ["OPENBLAS_NUM_THREADS"]
+        else:
+            os.environ["OPENBLAS_NUM_THREADS"] = before
+    return 0
+
+
+def config():
+    """What the CPU backend chose: instruction set, vector mathematics, threads, BLAS."""
+    if not blas_sought:
+        find_blas()
+    return {
+        "instruction set": f"{kernels.LEVEL} (built: {', '.join(kernels.BUILT)})",
+        "vector math": vector_math(),
+        "threads": num_threads,
+        "BLAS": blas_name,
+    }
+
+
+# ---- Verbs ------------------------------------------------------------------------------------------------------------------
+
+cdef NDArray host(object given, View* view):
+    """The array as the kernels see it. Verbs are called by NDArray, which has checked; these checks guard the memory itself."""
+    cdef NDArray a = <NDArray?> given
+    if a._ptr is NULL:
+        raise TypeError(f"the cpu backend was given an array on {a.device}")
+    a.view_into(view)
+    return a
+
+
+cdef int agree(const View* a, const View* out, bint dtypes) except -1:
+    cdef int i
+    cdef bint same = a.ndim == out.ndim
+    for i in range(a.ndim if same else 0):
+        same = same and a.shape[i] == out.shape[i]
+    if not same or (dtypes and a.dtype != out.dtype):
+        raise ValueError("a verb of the cpu backend was given arrays whose shapes or dtypes differ")
+    return 0
+
+
+cdef int done(int status) except -1:
+    if status != 0:
+        raise MemoryError("no memory for the kernels' staging buffers")
+    return 0
+
+
+cdef int kept_first(const View* a, tuple axes, View* out) except -1:
+    """out = a with the given axes last; how many come before them"""
+    cdef int i, n = 0, ndim = a.ndim
+    cdef bint last[32]
+    out[0] = a[0]
+    for i in range(ndim):
+        last[i] = False
+    for axis in axes:
+        if not 0 <= axis < ndim:
+            raise ValueError(f"axis {axis} of {ndim}")
+        last[<int> axis] = True
+    for i in range(ndim):
+        if not last[i]:
+            out.shape[n], out.strides[n] = a.shape[i], a.strides[i]
+            n += 1
+    for i in axes:
+        out.shape[n], out.strides[n] = a.shape[i], a.strides[i]
+        n += 1
+    if n != ndim:
+        raise ValueError(f"axes {axes} of {ndim}")
+    return ndim - len(axes)
+
+
+cdef int check_index(const View* index, Py_ssize_t bound, Py_ssize_t count) except -1:
+    cdef const int64* at = <const int64*> index.data
+    cdef Py_ssize_t i
+    cdef bint inside = True
+    if index.dtype != INT64 or index.ndim != 1 or index.shape[0] != count or (count > 1 and index.strides[0] != 1):
+        raise ValueError("a verb of the cpu backend was given an index that is not 1-d, compact int64 of the right length")
+    for i in range(count):
+        inside &= (at[i] >= 0) & (at[i] < bound)
+    if not inside:
+        raise IndexError(f"an index is out of bounds for an axis of size {bound}")
+    return 0
+
+
+cdef class CPUBackend(Backend):
+    """Cython kernels on host memory."""
+
+    name = "cpu"
+
+    cpdef object allocate(self, Py_ssize_t nbytes):
+        return allocate_buffer(nbytes)
+
+    cpdef from_host(self, object values, object out):
+        cdef View target
+        host(out, &target)
+        np.asarray(out)[...] = values
+
+    cpdef object to_host(self, object a):
+        cdef View source
+        cdef NDArray array = host(a, &source)
+        cdef NDArray out
+        values = np.empty(array.shape, array.dtype.numpy)
+        if array._size:
+            out = NDArray.make(array.shape, device=self.device, handle=Buffer(values.reshape(-1)), dtype=array.dtype)
+            self.copy(a, out)
+        return values
+
+    cpdef fill(self, object out, object value):
+        cdef View target
+        cdef View source
+        cdef NDArray one = NDArray.make((), device=self.device, dtype=out.dtype)
+        host(out, &target)
+        host(one, &source)
+        np.asarray(one)[...] = value
+        if target.size:
+            with nogil:
+                strided.fill(&target, source.data)
+
+    cpdef copy(self, object a, object out):
+        cdef View source, target
+        cdef int threads, status
+        host(a, &source)
+        host(out, &target)
+        agree(&source, &target, False)
+        if target.size == 0:
+            return
+        threads = threads_for(target.size, THREADS_FROM)
+        if target.size < NOGIL_FROM:
+            status = strided.copy(&source, &target, 1)
+        else:
+            with nogil:
+                status = strided.copy(&source, &target, threads)
+        done(status)
+
+    cpdef unary(self, Op op, object a, object out):
+        cdef NDArray x = <NDArray?> a, result = <NDArray?> out
+        cdef View source, target
+        cdef int threads, status
+        if x._compact and result._compact and x._size < NOGIL_FROM and x._size == result._size and x._ptr is not result._ptr \
+                and x._ptr is not NULL and result._ptr is not NULL and op.out_code[x._dtype] == result._dtype:
+            ewise.unary(op.code, x._dtype, x._ptr, result._ptr, x._size)
+            return
+        host(a, &source)
+        host(out, &target)
+        agree(&source, &target, False)
+        if op.out_code[source.dtype] != target.dtype or op.compute_code[source.dtype] != source.dtype:
+            raise TypeError(f"{op.name}: {x.dtype} to {result.dtype}")
+        if target.size == 0:
+            return
+        threads = threads_for(target.size, THREADS_FROM_MATH if op.code >= EXP else THREADS_FROM)
+        with nogil:
+            status = ewise.unary_views(op.code, &source, &target, threads)
+        done(status)
+
+    cpdef binary(self, Op op, object a, object b, object out):
+        cdef NDArray x = <NDArray?> a, y = <NDArray?> b, result = <NDArray?> out
+        cdef View left, right, target
+        cdef int threads, status
+        if x._compact and y._compact and result._compact and x._dtype == y._dtype and x._size < NOGIL_FROM \
+                and x._size == y._size and x._size == result._size and op.out_code[x._dtype] == result._dtype \
+                and x._ptr is not NULL and y._ptr is not NULL and result._ptr is not NULL \
+                and x._ptr is not result._ptr and y._ptr is not result._ptr:
+            ewise.binary(op.code, x._dtype, x._ptr, y._ptr, result._ptr, x._size)
+            return
+        host(a, &left)
+        host(b, &right)
+        host(out, &target)
+        agree(&left, &right, True)
+        agree(&left, &target, False)
+        if op.out_code[left.dtype] != target.dtype or op.compute_code[left.dtype] != left.dtype:
+            raise TypeError(f"{op.name}: {x.dtype} to {result.dtype}")
+        if target.size == 0:
+            return
+        threads = threads_for(target.size, THREADS_FROM_MATH if op.code == POWER else THREADS_FROM)
+        if target.size < NOGIL_FROM:
+            status = ewise.binary_views(op.code, &left, &right, &target, 1)
+        else:
+            with nogil:
+                status = ewise.binary_views(op.code, &left, &right, &target, threads)
+        done(status)
+
+    cpdef where(self, object condition, object a, object b, object out):
+        cdef View choice, left, right, target
+        cdef int threads, status
+        host(condition, &choice)
+        host(a, &left)
+        host(b, &right)
+        host(out, &target)
+        agree(&choice, &target, False)
+        agree(&left, &target, True)
+        agree(&right, &target, True)
+        if choice.dtype != 0:
+            raise TypeError("where: the condition is not bool")
+        if target.size == 0:
+            return
+        threads = threads_for(target.size, THREADS_FROM)
+        with nogil:
+            status = ewise.where_views(&choice, &left, &right, &target, threads)
+        done(status)
+
+    cpdef reduce(self, Op op, object a, tuple axes, object out):
+        cdef View given, source, target
+        cdef int kept, threads, status, i
+        host(a, &given)
+        host(out, &target)
+        kept = kept_first(&given, axes, &source)
+        if kept != target.ndim or op.out_code[source.dtype] != target.dtype:
+            raise ValueError(f"{op.name}: out does not fit")
+        for i in range(kept):
+            if source.shape[i] != target.shape[i]:
+                raise ValueError(f"{op.name}: out does not fit")
+        if target.size == 0:
+            return
+        threads = threads_for(source.size, THREADS_FROM)
+        if source.size < NOGIL_FROM:
+            status = reductions.reduce_views(op.code, &source, kept, &target, 1)
+        else:
+            with nogil:
+                status = reductions.reduce_views(op.code, &source, kept, &target, threads)
+        done(status)
+
+    cpdef arg_reduce(self, Op op, object a, int axis, object out):
+        cdef View given, source, target
+        cdef int threads, status
+        host(a, &given)
+        host(out, &target)
+        kept_first(&given, (axis,), &source)
+        if target.dtype != INT64 or source.shape[source.ndim - 1] == 0 \
+                or target.size * source.shape[source.ndim - 1] != source.size:
+            raise ValueError(f"{op.name}: out does not fit")
+        threads = threads_for(source.size, THREADS_FROM)
+        with nogil:
+            status = reductions.arg_reduce_views(op.code, &source, &target, threads)
+        done(status)
+
+    cpdef scan(self, Op op, object a, int axis, object out):
+        cdef View given, given_out, source, target
+        cdef int threads, status
+        host(a, &given)
+        host(out, &given_out)
+        agree(&given, &given_out, True)
+        kept_first(&given, (axis,), &source)
+        kept_first(&given_out, (axis,), &target)
+        threads = threads_for(source.size, THREADS_FROM)
+        with nogil:
+            status = reductions.scan_views(&source, &target, threads)
+        done(status)
+
+    cpdef matmul(self, object a, object b, object out):
+        cdef View left, right, target
+        cdef int threads, status, n, i
+        cdef NDArray result = <NDArray?> out
+        host(a, &left)
+        host(b, &right)
+        host(out, &target)
+        n = target.ndim
+        if n < 2 or left.ndim != n or right.ndim != n or left.dtype != target.dtype or right.dtype != target.dtype \
+                or left.shape[n - 1] != right.shape[n - 2] or left.shape[n - 2] != target.shape[n - 2] \
+                or right.shape[n - 1] != target.shape[n - 1]:
+            raise ValueError("a verb of the cpu backend was given arrays whose shapes or dtypes differ")
+        for i in range(n - 2):
+            if left.shape[i] != target.shape[i] or right.shape[i] != target.shape[i]:
+                raise ValueError("a verb of the cpu backend was given arrays whose shapes or dtypes differ")
+        if target.size == 0:
+            return
+        if not blas_sought:
+            find_blas()
+        if target.strides[n - 1] != 1 and target.shape[n - 1] > 1 or target.strides[n - 2] < target.shape[n - 1] \
+                and target.shape[n - 2] > 1:
+            temporary = NDArray.make(result.shape, device=self.device, dtype=result.dtype)
+            self.matmul(a, b, temporary)
+            self.copy(temporary, out)
+            return
+        if target.dtype >= FLOAT32 and (blas.sgemm is NULL or max(left.shape[n - 1], max(target.shape[n - 1], target.shape[n - 2]))
+                                        > 0x7fffffff):
+            np.asarray(out)[...] = np.matmul(np.asarray(a), np.asarray(b))
+            return
+        threads = threads_for(target.size * left.shape[n - 1], THREADS_FROM_FLOPS)
+        if target.size * left.shape[n - 1] < NOGIL_FROM:
+            status = products.matmul_views(&blas, &left, &right, &target, 1)
+        else:
+            with nogil:
+                status = products.matmul_views(&blas, &left, &right, &target, threads)
+        done(status)
+
+    cpdef take(self, object a, object index, object out):
+        cdef View source, at, target
+        cdef int threads, status, i
+        host(a, &source)
+        host(index, &at)
+        host(out, &target)
+        if source.ndim != target.ndim or source.ndim == 0 or source.dtype != target.dtype:
+            raise ValueError("take: out does not fit")
+        for i in range(1, source.ndim):
+            if source.shape[i] != target.shape[i]:
+                raise ValueError("take: out does not fit")
+        check_index(&at, source.shape[0], target.shape[0])
+        threads = threads_for(target.size, THREADS_FROM)
+        if target.size:
+            with nogil:
+                status = indexing.take_views(&source, <const int64*> at.data, &target, threads)
+            done(status)
+
+    cpdef put(self, object a, object index, object values):
+        cdef View target, at, source
+        cdef int status
+        host(a, &target)
+        host(index, &at)
+        host(values, &source)
+        self.fits_rows("put", &target, &at, &source)
+        if source.size:
+            with nogil:
+                status = indexing.put_views(&target, <const int64*> at.data, &source)
+            done(status)
+
+    cpdef scatter_add(self, object a, object index, object values):
+        cdef View target, at, source
+        cdef int threads, status
+        host(a, &target)
+        host(index, &at)
+        host(values, &source)
+        self.fits_rows("scatter_add", &target, &at, &source)
+        threads = threads_for(source.size, THREADS_FROM)
+        if source.size:
+            with nogil:
+                status = indexing.scatter_add_views(&target, <const int64*> at.data, &source, threads)
+            done(status)
+
+    cdef int fits_rows(self, str what, View* target, View* at, View* source) except -1:
+        cdef int i
+        cdef bint fits = source.ndim == target.ndim and source.ndim > 0 and source.dtype == target.dtype
+        for i in range(1, source.ndim if fits else 0):
+            fits = fits and source.shape[i] == target.shape[i]
+        if not fits:
+            raise ValueError(f"{what}: values do not fit")
+        return check_index(at, target.shape[0], source.shape[0])
+
+    cpdef random(self, Op op, unsigned long long seed, unsigned long long counter, object out):
+        cdef View target
+        cdef NDArray array = host(out, &target)
+        cdef int threads
+        if target.dtype < FLOAT32 or not array._compact:
+            raise ValueError(f"{op.name}: expected a compact float array")
+        threads = threads_for(target.size, THREADS_FROM_MATH)
+        with nogil:
+            generators.fill_random(op.code, target.dtype, seed, counter, target.data, target.size, threads)
+
+    # ---- Fused --------------------------------------------------------------------------------------------------------------
+
+    cpdef softmax(self, object a, object out):
+        self.rows(nn.SOFTMAX, a, out)
+
+    cpdef log_softmax(self, object a, object out):
+        self.rows(nn.LOG_SOFTMAX, a, out)
+
+    cpdef logsumexp(self, object a, object out):
+        self.rows(nn.LOGSUMEXP, a, out)
+
+    cdef int rows(self, int op, object a, object out) except -1:
+        cdef View source, target
+        cdef int threads, status
+        host(a, &source)
+        host(out, &target)
+        if source.ndim == 0 or source.dtype < FLOAT32 or source.dtype != target.dtype or source.shape[source.ndim - 1] == 0 \
+                or target.size * (source.shape[source.ndim - 1] if op == nn.LOGSUMEXP else 1) != source.size:
+            raise ValueError("a fused verb of the cpu backend was given arrays whose shapes or dtypes differ")
+        threads = threads_for(source.size, THREADS_FROM_MATH)
+        with nogil:
+            status = nn.softmax_views(op, &source, &target, threads)
+        return done(status)
+
+    # ---- The course's teaching pieces -------------------------------------------------------------------------------------------
+
+    tile_size = TILE_SIZE
+
+    def matmul_tiled(self, a, b, out, m, n, p):
+        """out = a @ b over handles that hold float32 tiles [M/T][N/T][T][T]; m, n, p are multiples of the tile size."""
+        cdef Buffer left = <Buffer?> a, right = <Buffer?> b, target = <Buffer?> out
+        for name, size in (("m", m), ("n", n), ("p", p)):
+            if not isinstance(size, int) or size <= 0 or size % TILE_SIZE:
+                raise ValueError(f"matmul_tiled: {name} = {size!r} is not a positive multiple of the tile size {TILE_SIZE}")
+        for name, handle, size in (("a", a, m * n), ("b", b, n * p), ("out", out, m * p)):
+            if handle.nbytes < 4 * size:
+                raise ValueError(f"matmul_tiled: {name} holds {handle.nbytes} bytes, {4 * size} are needed")
+        cdef Py_ssize_t rows = m, inner = n, columns = p
+        cdef const float* left_at = <const float*> &left.data[0]
+        cdef const float* right_at = <const float*> &right.data[0]
+        cdef float* target_at = <float*> &target.data[0]
+        with nogil:
+            products.matmul_tiled(left_at, right_at, target_at, rows, inner, columns)
+        target.version += 1

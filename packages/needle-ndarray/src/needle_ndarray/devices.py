@@ -1,0 +1,172 @@
+"""Devices: names users write, and the backends behind them, found by entry point and loaded on first use."""
+
+import os
+from importlib.metadata import entry_points
+from typing import Any
+
+from needle_ndarray.backend import INTERFACE_VERSION, Backend
+
+GROUP = "needle.backends"
+BUILT_IN = {"cpu": "needle_ndarray.cpu_backend:CPUBackend", "cpu_numpy": "needle_ndarray.numpy_backend:NumPyBackend"}
+REMEDY = {"cuda": "pip install 'needle-cuda[cuda12]' (or [cuda13]) brings it"}
+
+_devices: dict[str, "Device"] = {}
+
+
+class DeviceError(RuntimeError):
+    """A device that cannot be used here; the message says what is missing."""
+
+
+class Device:
+    """Where arrays live. Compared by name; the backend is loaded when it is first needed.
+
+    >>> cpu(), cpu() == cpu(), cpu().enabled()
+    (cpu(), True, True)
+    """
+
+    def __init__(self, name: str):
+        self.name = name
+        self._backend: Backend | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Device) and self.name == other.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __repr__(self) -> str:
+        return f"{self.name}()"
+
+    def __reduce__(self) -> tuple:
+        return device, (self.name,)
+
+    @property
+    def backend(self) -> Backend:
+        """The backend; DeviceError with one line where it cannot be used."""
+        if self._backend is None:
+            loaded = _load(self.name)
+            reason = loaded.why_disabled()
+            if reason:
+                raise DeviceError(f"{self}: {reason}")
+            loaded.device = self
+            self._backend = loaded
+        return self._backend
+
+    def enabled(self) -> bool:
+        """Whether arrays can be made here."""
+        try:
+            return self.backend is not None
+        except DeviceError:
+            return False
+
+    # The course's methods
+
+    def empty(self, shape: Any, dtype: Any = "float32") -> Any:
+        from needle_ndarray.creation import empty
+
+        return empty(shape, dtype, self)
+
+    def full(self, shape: Any, fill_value: Any, dtype: Any = "float32") -> Any:
+        from needle_ndarray.creation import full
+
+        return full(shape, fill_value, dtype, self)
+
+    def rand(self, *shape: int, dtype: Any = "float32") -> Any:
+        from needle_ndarray.random import uniform
+
+        return uniform(*shape, device=self, dtype=dtype)
+
+    def randn(self, *shape: int, dtype: Any = "float32") -> Any:
+        from needle_ndarray.random import normal
+
+        return normal(*shape, device=self, dtype=dtype)
+
+    def one_hot(self, n: int, i: Any, dtype: Any = "float32") -> Any:
+        from needle_ndarray.creation import one_hot
+
+        return one_hot(n, i, dtype, self)
+
+    @property
+    def __tile_size__(self) -> int:
+        return self.backend.tile_size  # type: ignore[attr-defined]
+
+    def matmul_tiled(self, a: Any, b: Any, out: Any, m: int, n: int, p: int) -> None:
+        """The course's tiled matmul over [M/T][N/T][T][T] handles."""
+        self.backend.matmul_tiled(a, b, out, m, n, p)  # type: ignore[attr-defined]
+
+
+def _load(name: str) -> Backend:
+    """The backend of that name; built-in ones also where no distribution's metadata is around."""
+    found = {point.name: point for point in entry_points(group=GROUP)}
+    if name in BUILT_IN:
+        module, _, attribute = BUILT_IN[name].partition(":")
+        make = getattr(__import__(module, fromlist=[attribute]), attribute)
+    elif name in found:
+        try:
+            make = found[name].load()
+        except Exception as error:
+            raise DeviceError(f"{name}(): its backend does not import: {type(error).__name__}: {error}") from error
+    else:
+        known = ", ".join(sorted({*BUILT_IN, *found}))
+        remedy = REMEDY.get(name, "no installed package registers it")
+        raise DeviceError(f"{name}(): no such backend here (installed: {known}); {remedy}")
+    loaded = make()
+    if loaded.interface_version != INTERFACE_VERSION:
+        raise DeviceError(
+            f"{name}(): its backend implements interface version {loaded.interface_version},"
+            f" needle-ndarray has version {INTERFACE_VERSION}; upgrade the older of the two"
+        )
+    return loaded
+
+
+def device(given: Any = None) -> Device:
+    """A device by name; a Device as it is; the default one for None.
+
+    >>> device("cpu"), device(cpu_numpy())
+    (cpu(), cpu_numpy())
+    """
+    if given is None:
+        return default_device()
+    if isinstance(given, Device):
+        return given
+    if not isinstance(given, str):
+        raise TypeError(f"device: expected a Device or a name, got {given!r}")
+    name = given.removesuffix("()")
+    return _devices.setdefault(name, Device(name))
+
+
+def backend_of(given: Any) -> Backend:
+    """The backend of a device, a name or None (the default device)."""
+    return device(given).backend
+
+
+def cpu() -> Device:
+    """The CPU, with kernels in Cython."""
+    return device("cpu")
+
+
+def cpu_numpy() -> Device:
+    """The CPU, every operation by NumPy: slower, and the reference for all others."""
+    return device("cpu_numpy")
+
+
+def cuda() -> Device:
+    """An NVIDIA GPU. Never raises: without one, `enabled()` is False and using it says why."""
+    return device("cuda")
+
+
+_default: Device | None = None
+
+
+def default_device() -> Device:
+    """cpu(), or cpu_numpy() where NEEDLE_BACKEND=np."""
+    global _default
+    if _default is None:
+        _default = cpu_numpy() if os.environ.get("NEEDLE_BACKEND") == "np" else cpu()
+    return _default
+
+
+def all_devices() -> list[Device]:
+    """Every device with a name: the built-in ones, cuda, and those that installed packages register."""
+    names = ["cpu", "cuda", "cpu_numpy", *sorted(point.name for point in entry_points(group=GROUP))]
+    return [device(name) for name in dict.fromkeys(names)]

@@ -1,0 +1,255 @@
+"""Indexing with arrays. Every form becomes `take` or `put` along one axis of a view.
+
+An element of x lies at the sum of index * stride over its axes. For axes that are indexed by arrays those sums are computed once, as an
+int64 array of offsets; x is then seen as (span, *rest) with stride 1 along the first axis, which the offsets index.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from needle_ndarray.creation import arange, empty
+from needle_ndarray.ndarray import NDArray, broadcast_shapes, make_array, normal_axes
+
+
+def _index_array(x: NDArray, item: Any) -> NDArray:
+    """An entry of an index as an int64 or bool array on x's device."""
+    if isinstance(item, NDArray):
+        given = item
+    else:
+        host = np.asarray(item)
+        given = make_array(host.astype(np.int64) if host.size == 0 and not isinstance(item, np.ndarray) else host, None, x.device)
+        if host.dtype.kind in "iub":
+            given = make_array(host, "bool" if host.dtype.kind == "b" else "int64", x.device)
+    if given.dtype.is_float and not (given.size == 0 and not isinstance(item, (NDArray, np.ndarray))):
+        raise IndexError(f"an index is of dtype {given.dtype}: expected ints, bools, slices, None or ...")
+    if given.device != x.device:
+        raise ValueError(f"index on {given.device}, array on {x.device}; move one with .to(device)")
+    return given if given.dtype == "bool" else given.astype("int64", copy=False)
+
+
+def nonzero(x: NDArray, /) -> tuple[NDArray, ...]:
+    """Positions of the elements that are not 0, one int64 array per axis."""
+    if x.ndim == 0:
+        raise ValueError("nonzero: expected one axis or more, got a 0-d array")
+    return tuple(make_array(found, "int64", x.device) for found in np.nonzero(x.numpy()))
+
+
+def _expand(x: NDArray, key: Any) -> list[Any]:
+    """The key as one entry per axis of x (and None for new axes): ... filled in, bool arrays as their positions."""
+    items: list[Any] = []
+    for item in key if isinstance(key, tuple) else (key,):
+        if item is None or item is Ellipsis or isinstance(item, slice):
+            items.append(item)
+        elif isinstance(item, (int, np.integer)) and not isinstance(item, (bool, np.bool_)):
+            items.append(int(item))
+        else:
+            items.append(_index_array(x, item))
+    used = sum(0 if i is None or i is Ellipsis else i.ndim if _is_mask(i) else 1 for i in items)
+    if sum(i is Ellipsis for i in items) > 1:
+        raise IndexError("an index can have only one ellipsis ('...')")
+    if used > x.ndim:
+        raise IndexError(f"too many indices: {used} for shape {x.shape}")
+    if not any(i is Ellipsis for i in items):
+        items.append(Ellipsis)
+    out: list[Any] = []
+    axis = 0
+    for item in items:
+        if item is Ellipsis:
+            out += [slice(None)] * (x.ndim - used)
+            axis += x.ndim - used
+        elif _is_mask(item):
+            if item.shape != x.shape[axis : axis + item.ndim]:
+                raise IndexError(f"a bool index of shape {item.shape} does not fit axes {axis} on of shape {x.shape}")
+            out += [_mask_0d(item)] if item.ndim == 0 else nonzero(item)
+            axis += item.ndim
+        else:
+            out.append(item)
+            axis += item is not None
+    return out
+
+
+def _is_mask(item: Any) -> bool:
+    return isinstance(item, NDArray) and item.dtype == "bool"
+
+
+class _Mask0d:
+    """A 0-d bool index: a new axis of size 1 or 0."""
+
+    def __init__(self, positions: NDArray):
+        self.positions = positions
+
+
+def _mask_0d(item: NDArray) -> _Mask0d:
+    return _Mask0d(make_array(np.zeros(int(bool(item))), "int64", item.device))
+
+
+def _checked(index: NDArray, size: int, axis: int) -> NDArray:
+    """Negative entries counted from the end; IndexError with the numbers where one is out of bounds."""
+    if index.size == 0:
+        return index
+    low, high = int(index.min()), int(index.max())
+    if low < -size or high >= size:
+        raise IndexError(f"index {low if low < -size else high} is out of bounds for axis {axis} of size {size}")
+    return (index + size).where(index < 0, index) if low < 0 else index
+
+
+def _plan(x: NDArray, key: Any) -> tuple[NDArray, NDArray, tuple[int, ...], int]:
+    """(rows, offsets, shape of the index, axis where it goes): rows[offsets] are the elements, first axis flattened.
+
+    NumPy's rule: index arrays broadcast together; their axes replace the indexed ones where these stand side by side, else go first.
+    """
+    entries = _expand(x, key)
+    is_array = [isinstance(e, (NDArray, _Mask0d)) for e in entries]
+    arrays_at = [i for i, yes in enumerate(is_array) if yes]
+    # With an array around, an int is a 0-d array.
+    advanced = [i for i, e in enumerate(entries) if is_array[i] or isinstance(e, int)]
+    together = advanced == list(range(advanced[0], advanced[-1] + 1))
+    shape = broadcast_shapes(
+        *(entries[i].positions.shape if isinstance(entries[i], _Mask0d) else entries[i].shape for i in arrays_at)
+    )
+    # First the slices and new axes, which leave a view; the indexed axes are kept whole.
+    basic = tuple(slice(None) if i in advanced and not isinstance(e, _Mask0d) else e for i, e in enumerate(entries))
+    basic = tuple(None if isinstance(e, _Mask0d) else e for e in basic)
+    view = x[basic]
+    offsets: Any = make_array(np.zeros(shape), "int64", x.device)
+    low = 0
+    for i in advanced:
+        entry = entries[i]
+        size, stride = view.shape[i], view.strides[i]
+        if isinstance(entry, _Mask0d):
+            continue
+        index = make_array(entry, "int64", x.device) if isinstance(entry, int) else entry
+        offsets = offsets + _checked(index, size, i) * stride
+        low += min((size - 1) * stride, 0) if size else 0
+    rest = [i for i in range(view.ndim) if i not in advanced]
+    position = sum(i < advanced[0] for i in rest) if together else 0
+    offsets = (offsets - low).reshape(-1)
+    span = int(offsets.max()) + 1 if offsets.size and view.size else 1
+    if view.size == 0 or offsets.size == 0:
+        rows = empty((1, *(view.shape[i] for i in rest)), x.dtype, x.device)
+        offsets = offsets * 0
+    else:
+        rows = view.as_strided(
+            (span, *(view.shape[i] for i in rest)), (1, *(view.strides[i] for i in rest)), low
+        )
+    return rows, offsets, shape, position
+
+
+def get(x: NDArray, key: Any) -> NDArray:
+    """x[key] where the key holds an array: a copy."""
+    rows, offsets, shape, position = _plan(x, key)
+    out = empty((offsets.size, *rows.shape[1:]), x.dtype, x.device)
+    x.backend.take(rows, offsets, out)
+    out = out.reshape(shape + out.shape[1:])
+    n = len(shape)
+    order = [*range(n, n + position), *range(n), *range(n + position, out.ndim)]
+    return out.permute(tuple(order)).compact() if position else out
+
+
+def put(x: NDArray, key: Any, values: Any) -> None:
+    """x[key] = values where the key holds an array; where positions repeat, the last one wins."""
+    if any(stride == 0 and n > 1 for stride, n in zip(x.strides, x.shape, strict=True)):
+        raise ValueError(f"setitem: the target of shape {x.shape} is a broadcast view (strides {x.strides})")
+    rows, offsets, shape, position = _plan(x, key)
+    n, rest = len(shape), rows.shape[1:]
+    target = rest[:position] + shape + rest[position:]
+    source = values if isinstance(values, NDArray) else make_array(values, x.dtype, x.device)
+    while source.ndim > len(target) and source.shape[0] == 1:
+        source = source.reshape(source.shape[1:])
+    source = source.astype(x.dtype, copy=False).broadcast_to(target)
+    order = [*range(position, position + n), *range(position), *range(position + n, source.ndim)]
+    source = source.permute(tuple(order)).reshape((offsets.size, *rest))
+    if offsets.size and source.size:
+        if source._handle is x._handle:
+            source = source.copy()
+        x.backend.put(rows, offsets, source)
+    x._handle.mark_written()
+
+
+def take(x: NDArray, indices: Any, /, *, axis: int | None = None) -> NDArray:
+    """Entries at integer positions along an axis, of the flattened array where axis is None."""
+    source = x.reshape(-1) if axis is None else x
+    (at,) = normal_axes("take", 0 if axis is None else axis, source.ndim)
+    return get(source, (slice(None),) * at + (_integers("take", source, indices),))
+
+
+def _integers(what: str, x: NDArray, indices: Any) -> NDArray:
+    index = _index_array(x, indices)
+    if index.dtype == "bool":
+        raise IndexError(f"{what}: indices are bool, expected ints")
+    return index
+
+
+def take_along_axis(x: NDArray, indices: Any, /, *, axis: int = -1) -> NDArray:
+    """out[i, j, k] = x[i, indices[i, j, k], k] for axis 1, and so on for other axes."""
+    (at,) = normal_axes("take_along_axis", axis, x.ndim)
+    index = _integers("take_along_axis", x, indices)
+    if index.ndim != x.ndim:
+        raise ValueError(f"take_along_axis: indices have shape {index.shape}, the array {x.shape}: expected as many axes")
+    shape = broadcast_shapes(
+        index.shape[:at] + (1,) + index.shape[at + 1 :], x.shape[:at] + (1,) + x.shape[at + 1 :]
+    )
+    key = [
+        index if i == at else arange(shape[i], device=x.device).reshape((1,) * i + (-1,) + (1,) * (x.ndim - i - 1))
+        for i in range(x.ndim)
+    ]
+    wide = x.broadcast_to(shape[:at] + (x.shape[at],) + shape[at + 1 :])
+    return get(wide, tuple(key))
+
+
+gather = take_along_axis
+
+
+def scatter_add(x: NDArray, indices: Any, values: Any, /, *, axis: int = 0) -> NDArray:
+    """x[..., indices[i], ...] += values[..., i, ...] along an axis, in place; repeated indices add up. Returns x.
+
+    >>> from needle_ndarray import zeros, ones
+    >>> scatter_add(zeros(3), [0, 2, 2], ones(3)).tolist()
+    [1.0, 0.0, 2.0]
+    """
+    (at,) = normal_axes("scatter_add", axis, x.ndim)
+    index = _checked(_integers("scatter_add", x, indices), x.shape[at], at)
+    shape = x.shape[:at] + index.shape + x.shape[at + 1 :]
+    if any(stride == 0 and n > 1 for stride, n in zip(x.strides, x.shape, strict=True)):
+        raise ValueError(f"scatter_add: the target of shape {x.shape} is a broadcast view (strides {x.strides})")
+    source = values if isinstance(values, NDArray) else make_array(values, x.dtype, x.device)
+    if source.device != x.device:
+        raise ValueError(f"scatter_add: values on {source.device}, array on {x.device}; move one with .to(device)")
+    source = source.astype(x.dtype, copy=False).broadcast_to(shape)
+    n = index.ndim
+    order = [*range(at, at + n), *range(at), *range(at + n, source.ndim)]
+    rest = x.shape[:at] + x.shape[at + 1 :]
+    source = source.permute(tuple(order)).reshape((index.size, *rest))
+    if source._handle is x._handle:
+        source = source.copy()
+    target = x.permute((at, *(i for i in range(x.ndim) if i != at)))
+    if index.size and source.size:
+        x.backend.scatter_add(target, index.reshape(-1).compact(), source)
+    x._handle.mark_written()
+    return x
+
+
+class Flat:
+    """The elements of a strided array in row-major order, where no 1-d view exists: reads and writes go through."""
+
+    def __init__(self, array: NDArray):
+        self._array = array
+
+    @property
+    def shape(self) -> tuple[int]:
+        return (self._array.size,)
+
+    def __len__(self) -> int:
+        return self._array.size
+
+    def _positions(self, key: Any) -> tuple:
+        """Entries of the flat array as an index of the real one."""
+        count = np.arange(self._array.size)[key.numpy() if isinstance(key, NDArray) else key]
+        return tuple(np.unravel_index(count, self._array.shape))
+
+    def __getitem__(self, key: Any) -> NDArray:
+        return self._array[self._positions(key)]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._array[self._positions(key)] = value

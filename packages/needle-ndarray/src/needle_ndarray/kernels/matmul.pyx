@@ -1,0 +1,178 @@
+# Matrix products: floats go to BLAS, one thread per call, in panels whose size depends on the shape alone; integers to a loop of
+# our own. Transposed operands go as they are; only operands with no unit stride are copied.
+
+from cython.parallel cimport prange
+from libc.stdlib cimport free, malloc
+from libc.string cimport memset
+
+from needle_ndarray.kernels.strided cimport gather, scatter
+from needle_ndarray.kernels.views cimport FLOAT32, FLOAT64, INT32, T, View, int64
+
+ctypedef void (*sgemm_t)(int order, int ta, int tb, int m, int n, int k, float alpha, const float* a, int lda,
+                         const float* b, int ldb, float beta, float* c, int ldc) noexcept nogil
+ctypedef void (*dgemm_t)(int order, int ta, int tb, int m, int n, int k, double alpha, const double* a, int lda,
+                         const double* b, int ldb, double beta, double* c, int ldc) noexcept nogil
+
+cdef enum:
+    ROW_MAJOR = 101
+    NO_TRANS = 111
+    TRANS = 112
+    PANEL = 256             # rows or columns of the result that one thread takes
+    TILE = 8                # of matmul_tiled
+    SMALL = 4096            # multiplications below which our own loop beats the call of BLAS
+
+
+cdef struct Matrix:             # a 2-d operand as BLAS wants it
+    char* data
+    int trans
+    Py_ssize_t ld
+    bint copied
+
+
+cdef void small(const T* a, Py_ssize_t a_row, Py_ssize_t a_col, const T* b, Py_ssize_t b_row, Py_ssize_t b_col,
+                T* out, Py_ssize_t out_row, Py_ssize_t m, Py_ssize_t k, Py_ssize_t n) noexcept nogil:
+    """out[i, j] = sum of a[i, l] b[l, j], rows of b added up into rows of out"""
+    cdef Py_ssize_t i, j, l
+    cdef T x
+    for i in range(m):
+        memset(out + i * out_row, 0, n * sizeof(T))
+        for l in range(k):
+            x = a[i * a_row + l * a_col]
+            if b_col == 1:
+                for j in range(n):
+                    out[i * out_row + j] += x * b[l * b_row + j]
+            else:
+                for j in range(n):
+                    out[i * out_row + j] += x * b[l * b_row + j * b_col]
+
+
+cdef bint as_blas(const View* a, char* data, Py_ssize_t row, Py_ssize_t col, Matrix* out) noexcept nogil:
+    """Describe rows x cols with the given strides to BLAS; False where it has to be copied"""
+    cdef Py_ssize_t rows = a.shape[a.ndim - 2], cols = a.shape[a.ndim - 1]
+    out.data, out.copied = data, False
+    if (col == 1 or cols == 1) and (row >= max(cols, <Py_ssize_t> 1) or rows == 1):
+        out.trans, out.ld = NO_TRANS, max(row, max(cols, <Py_ssize_t> 1))
+        return out.ld < 0x7fffffff
+    if (row == 1 or rows == 1) and (col >= max(rows, <Py_ssize_t> 1) or cols == 1):
+        out.trans, out.ld = TRANS, max(col, max(rows, <Py_ssize_t> 1))
+        return out.ld < 0x7fffffff
+    return False
+
+
+cdef int operand(const View* a, Py_ssize_t offset, Matrix* out) noexcept nogil:
+    """The matrix at an offset, copied to a compact one if BLAS cannot read it where it lies"""
+    cdef View here = a[0]
+    cdef int last = a.ndim - 1
+    cdef char* data = a.data + offset * a.itemsize
+    if as_blas(a, data, a.strides[last - 1], a.strides[last], out):
+        return 0
+    here.data, here.ndim = data, 2
+    here.shape[0], here.shape[1] = a.shape[last - 1], a.shape[last]
+    here.strides[0], here.strides[1] = a.strides[last - 1], a.strides[last]
+    out.data = <char*> malloc(here.shape[0] * here.shape[1] * a.itemsize)
+    out.trans, out.ld, out.copied = NO_TRANS, max(here.shape[1], <Py_ssize_t> 1), True
+    if out.data is NULL:
+        return -1
+    gather(&here, 0, here.shape[0] * here.shape[1], out.data)
+    return 0
+
+
+cdef void gemm(const Blas* blas, int dtype, Py_ssize_t m, Py_ssize_t k, Py_ssize_t n, const Matrix* a, const Matrix* b,
+               Py_ssize_t i, Py_ssize_t j, char* out, Py_ssize_t out_row, Py_ssize_t item) noexcept nogil:
+    """out[i:i+m, j:j+n] = a[i:i+m] @ b[:, j:j+n]"""
+    cdef char* a_here = a.data + i * (a.ld if a.trans == NO_TRANS else 1) * item
+    cdef char* b_here = b.data + j * (1 if b.trans == NO_TRANS else b.ld) * item
+    cdef char* out_here = out + (i * out_row + j) * item
+    if dtype == FLOAT32:
+        (<sgemm_t> blas.sgemm)(ROW_MAJOR, a.trans, b.trans, <int> m, <int> n, <int> k, 1, <float*> a_here, <int> a.ld,
+                               <float*> b_here, <int> b.ld, 0, <float*> out_here, <int> out_row)
+    else:
+        (<dgemm_t> blas.dgemm)(ROW_MAJOR, a.trans, b.trans, <int> m, <int> n, <int> k, 1, <double*> a_here, <int> a.ld,
+                               <double*> b_here, <int> b.ld, 0, <double*> out_here, <int> out_row)
+
+
+cdef int one(const Blas* blas, const View* a, Py_ssize_t a_offset, const View* b, Py_ssize_t b_offset, View* out,
+             Py_ssize_t out_offset, int threads) noexcept nogil:
+    """One matrix product; rows of `out` are contiguous"""
+    cdef int last = out.ndim - 1, status
+    cdef Py_ssize_t m = out.shape[last - 1], n = out.shape[last], k = a.shape[last], item = out.itemsize, p, panels
+    cdef Py_ssize_t out_row = max(out.strides[last - 1], max(n, <Py_ssize_t> 1)) if m > 1 else max(n, <Py_ssize_t> 1)
+    cdef char* target = out.data + out_offset * item
+    cdef bint by_rows = m >= n
+    cdef Matrix left, right
+    if m * n == 0:
+        return 0
+    if out.dtype == FLOAT32 and m * n * k <= SMALL:
+        small(<const float*> a.data + a_offset, a.strides[last - 1], a.strides[last], <const float*> b.data + b_offset,
+              b.strides[last - 1], b.strides[last], <float*> target, out_row, m, k, n)
+        return 0
+    if out.dtype == FLOAT64 and m * n * k <= SMALL:
+        small(<const double*> a.data + a_offset, a.strides[last - 1], a.strides[last], <const double*> b.data + b_offset,
+              b.strides[last - 1], b.strides[last], <double*> target, out_row, m, k, n)
+        return 0
+    if out.dtype == INT32:
+        small(<const int*> a.data + a_offset, a.strides[last - 1], a.strides[last], <const int*> b.data + b_offset,
+              b.strides[last - 1], b.strides[last], <int*> target, out_row, m, k, n)
+        return 0
+    if out.dtype != FLOAT32 and out.dtype != FLOAT64:
+        small(<const int64*> a.data + a_offset, a.strides[last - 1], a.strides[last],
+              <const int64*> b.data + b_offset, b.strides[last - 1], b.strides[last],
+              <int64*> target, out_row, m, k, n)
+        return 0
+    left.copied = right.copied = False
+    status = operand(a, a_offset, &left) or operand(b, b_offset, &right)
+    if status == 0:
+        panels = ((m if by_rows else n) + PANEL - 1) // PANEL
+        for p in prange(panels, num_threads=threads, schedule="dynamic", use_threads_if=threads > 1 and panels > 1):
+            if by_rows:
+                gemm(blas, out.dtype, min(<Py_ssize_t> PANEL, m - p * PANEL), k, n, &left, &right,
+                     p * PANEL, 0, target, out_row, item)
+            else:
+                gemm(blas, out.dtype, m, k, min(<Py_ssize_t> PANEL, n - p * PANEL), &left, &right,
+                     0, p * PANEL, target, out_row, item)
+    if left.copied:
+        free(left.data)
+    if right.copied:
+        free(right.data)
+    return status
+
+
+cdef Py_ssize_t batch_offset(const View* a, Py_ssize_t batch) noexcept nogil:
+    cdef Py_ssize_t offset = 0
+    cdef int i
+    for i in range(a.ndim - 3, -1, -1):
+        offset += batch % a.shape[i] * a.strides[i]
+        batch //= a.shape[i]
+    return offset
+
+
+cdef int matmul_views(const Blas* blas, View* a, View* b, View* out, int threads) noexcept nogil:
+    """out = a @ b over equal leading axes; threads share the batch, or the panels where there is only one"""
+    cdef Py_ssize_t batches = 1, i
+    cdef int failed = 0
+    for i in range(out.ndim - 2):
+        batches *= out.shape[i]
+    if batches == 1:
+        return one(blas, a, 0, b, 0, out, 0, threads)
+    for i in prange(batches, num_threads=threads, schedule="static", use_threads_if=threads > 1):
+        failed += one(blas, a, batch_offset(a, i), b, batch_offset(b, i), out, batch_offset(out, i), 1)
+    return -1 if failed else 0
+
+
+cdef void matmul_tiled(const float* a, const float* b, float* out, Py_ssize_t m, Py_ssize_t n, Py_ssize_t p) noexcept nogil:
+    """The course's tiled product: a is [m/T][n/T][T][T], b [n/T][p/T][T][T], out [m/T][p/T][T][T]; one tile stays in the cache"""
+    cdef Py_ssize_t i, j, l, x, y, z, tile = TILE * TILE
+    cdef const float* left
+    cdef const float* right
+    cdef float* target
+    for i in range(m // TILE):
+        for j in range(p // TILE):
+            target = out + (i * (p // TILE) + j) * tile
+            memset(target, 0, tile * sizeof(float))
+            for l in range(n // TILE):
+                left = a + (i * (n // TILE) + l) * tile
+                right = b + (l * (p // TILE) + j) * tile
+                for x in range(TILE):
+                    for z in range(TILE):
+                        for y in range(TILE):
+                            target[x * TILE + y] += left[x * TILE + z] * right[z * TILE + y]

@@ -1,0 +1,6 @@
+from needle_ndarray.kernels.views cimport View
+
+cdef enum RowsOp:
+    SOFTMAX, LOG_SOFTMAX, LOGSUMEXP
+
+cdef int softmax_views(int op, View* a, View* out, int threads) noexcept nogil

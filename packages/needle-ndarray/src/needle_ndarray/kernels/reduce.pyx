@@ -1,0 +1,353 @@
+# Reductions. Floats are folded in double and ints in 64 bits, LANES partial results side by side (which compilers turn into vectors),
+# over fixed blocks whose results are combined in order: accurate, and the same bits for every number of threads.
+
+from cython.parallel cimport prange
+from libc.math cimport INFINITY
+from libc.stdlib cimport free, malloc
+
+from needle_ndarray.kernels.strided cimport cast, coalesce, contiguous, copy, gather, scatter
+from needle_ndarray.kernels.views cimport (
+    BLOCK, BOOL, CHUNK, FLOAT32, FLOAT64, INT32, INT64, T, View, boolean, int64, magnitude, thread_number
+)
+from needle_ndarray.optable cimport ALL, ANY, ARGMAX, MAX, MIN, PROD, SUM
+
+ctypedef fused A:           # what is accumulated in: ints in int64, floats in double
+    int64
+    double
+
+cdef enum:
+    LANES = 16
+    SPAN = 65536            # elements of one partial result
+
+cdef int64 LARGEST = 0x7fffffffffffffff
+
+
+# ---- Runs -----------------------------------------------------------------------------------------------------------------
+
+cdef inline A combine(int op, A x, A y) noexcept nogil:
+    if op == SUM:
+        return x + y
+    if op == PROD:
+        return x * y
+    if op == MAX:
+        return y if (y >= x) | (y != y) else x
+    if op == MIN:
+        return y if (y <= x) | (y != y) else x
+    if op == ANY:
+        return (x != 0) | (y != 0)
+    return (x != 0) & (y != 0)
+
+
+cdef inline A identity(int op, A like) noexcept nogil:
+    if op == MAX:
+        return -INFINITY if A is double else -LARGEST - 1
+    if op == MIN:
+        return INFINITY if A is double else LARGEST
+    return op == PROD or op == ALL
+
+
+cdef A fold(int op, const T* a, Py_ssize_t n, A acc) noexcept nogil:
+    """op(acc, a[0], a[1], ...)"""
+    cdef A lane[LANES]
+    cdef Py_ssize_t i, k, whole = n - n % LANES
+    for k in range(LANES):
+        lane[k] = identity(op, acc)
+    if op == SUM:
+        for i in range(whole // LANES):
+            for k in range(LANES):
+                lane[k] += <A> a[LANES * i + k]
+    elif op == PROD:
+        for i in range(whole // LANES):
+            for k in range(LANES):
+                lane[k] *= <A> a[LANES * i + k]
+    elif op == MAX:
+        for i in range(whole // LANES):
+            for k in range(LANES):
+                lane[k] = <A> a[LANES * i + k] if (a[LANES * i + k] >= lane[k]) | (a[LANES * i + k] != a[LANES * i + k]) else lane[k]
+    elif op == MIN:
+        for i in range(whole // LANES):
+            for k in range(LANES):
+                lane[k] = <A> a[LANES * i + k] if (a[LANES * i + k] <= lane[k]) | (a[LANES * i + k] != a[LANES * i + k]) else lane[k]
+    elif op == ANY:
+        for i in range(whole // LANES):
+            for k in range(LANES):
+                lane[k] = 1 if a[LANES * i + k] != 0 else lane[k]
+    else:
+        for i in range(whole // LANES):
+            for k in range(LANES):
+                lane[k] = 0 if a[LANES * i + k] == 0 else lane[k]
+    for i in range(whole, n):
+        lane[i - whole] = combine(op, lane[i - whole], <A> a[i])
+    k = LANES // 2
+    while k > 0:
+        for i in range(k):
+            lane[i] = combine(op, lane[i], lane[i + k])
+        k //= 2
+    return combine(op, acc, lane[0])
+
+
+cdef void fold_rows(int op, const T* a, Py_ssize_t stride, Py_ssize_t rows, Py_ssize_t columns, A* acc) noexcept nogil:
+    """acc[j] = op(acc[j], a[r * stride + j]) for every row r"""
+    cdef Py_ssize_t r, j
+    for r in range(rows):
+        if op == SUM:
+            for j in range(columns):
+                acc[j] += <A> a[j]
+        elif op == PROD:
+            for j in range(columns):
+                acc[j] *= <A> a[j]
+        elif op == MAX:
+            for j in range(columns):
+                acc[j] = <A> a[j] if (a[j] >= acc[j]) | (a[j] != a[j]) else acc[j]
+        elif op == MIN:
+            for j in range(columns):
+                acc[j] = <A> a[j] if (a[j] <= acc[j]) | (a[j] != a[j]) else acc[j]
+        elif op == ANY:
+            for j in range(columns):
+                acc[j] = 1 if a[j] != 0 else acc[j]
+        else:
+            for j in range(columns):
+                acc[j] = 0 if a[j] == 0 else acc[j]
+        a += stride
+
+
+cdef double fold_floats(int op, int dtype, const char* a, Py_ssize_t n) noexcept nogil:
+    """op over n contiguous floats, in double"""
+    if dtype == FLOAT32:
+        return fold(op, <const float*> a, n, identity(op, <double> 0))
+    return fold(op, <const double*> a, n, identity(op, <double> 0))
+
+
+# ---- Reductions over any axes ------------------------------------------------------------------------------------------------
+
+cdef struct Job:
+    int op
+    View outer                      # the kept axes
+    View inner                      # the reduced axes
+    bint vertical                   # the last kept axis is the densest: fold rows, not runs
+    bint direct                     # runs along the last axis are contiguous and long: no staging
+    Py_ssize_t span                 # reduced elements of one partial result
+    Py_ssize_t spans
+    Py_ssize_t group                # horizontal: outputs of one task; vertical: columns of one task
+    Py_ssize_t groups               # tasks of one span
+
+
+cdef Py_ssize_t offset_of(const View* a, Py_ssize_t flat) noexcept nogil:
+    """Elements from the view's first to its flat-th."""
+    cdef Py_ssize_t offset = 0
+    cdef int i
+    for i in range(a.ndim - 1, -1, -1):
+        offset += flat % a.shape[i] * a.strides[i]
+        flat //= a.shape[i]
+    return offset
+
+
+cdef A fold_span(const Job* job, const T* base, Py_ssize_t start, Py_ssize_t n, char* staged, A acc) noexcept nogil:
+    """op over elements start .. start+n of the reduced axes, at one output"""
+    cdef View here = job.inner
+    cdef Py_ssize_t length, row
+    here.data = <char*> base
+    if here.ndim == 0 or (here.ndim == 1 and here.strides[0] == 1):
+        return fold(job.op, base + start, n, acc)
+    while n > 0:
+        if job.direct:
+            row = here.shape[here.ndim - 1]
+            length = min(row - start % row, n)
+            acc = fold(job.op, base + offset_of(&here, start), length, acc)
+        else:
+            length = min(<Py_ssize_t> CHUNK, n)
+            gather(&here, start, length, staged)
+            acc = fold(job.op, <const T*> staged, length, acc)
+        start += length
+        n -= length
+    return acc
+
+
+cdef void horizontal(const Job* job, Py_ssize_t task, const T* data, A* partial, char* staged) noexcept nogil:
+    """Outputs of one group, each over one span."""
+    cdef Py_ssize_t span = task // job.groups, first = task % job.groups * job.group, o
+    cdef Py_ssize_t start = span * job.span
+    cdef Py_ssize_t n = min(job.span, job.inner.size - start)
+    for o in range(first, min(first + job.group, job.outer.size)):
+        partial[span * job.outer.size + o] = fold_span(
+            job, data + offset_of(&job.outer, o), start, n, staged, identity(job.op, partial[0]))
+
+
+cdef void vertical(const Job* job, Py_ssize_t task, const T* data, A* partial, char* staged) noexcept nogil:
+    """One row of outputs, or up to CHUNK columns of it, over one span."""
+    cdef const View* inner = &job.inner
+    cdef Py_ssize_t width = job.outer.shape[job.outer.ndim - 1], stride = job.outer.strides[job.outer.ndim - 1]
+    cdef Py_ssize_t panels = (width + job.group - 1) // job.group
+    cdef Py_ssize_t span = task // job.groups, rest = task % job.groups, j, r, rows
+    cdef Py_ssize_t first = rest % panels * job.group
+    cdef Py_ssize_t columns = min(job.group, width - first)
+    cdef Py_ssize_t o = rest // panels * width + first
+    cdef Py_ssize_t stop = min((span + 1) * job.span, inner.size), last
+    cdef A* acc = partial + span * job.outer.size + o
+    cdef View line
+    line.itemsize, line.ndim = sizeof(T), 1
+    line.shape[0], line.strides[0] = columns, stride
+    for j in range(columns):
+        acc[j] = identity(job.op, acc[0])
+    data += offset_of(&job.outer, o)
+    r = span * job.span
+    while r < stop:
+        if stride == 1:
+            last = inner.shape[inner.ndim - 1]
+            rows = min(last - r % last, stop - r)
+            fold_rows(job.op, data + offset_of(inner, r), inner.strides[inner.ndim - 1], rows, columns, acc)
+        else:
+            rows = 1
+            line.data = <char*> (data + offset_of(inner, r))
+            gather(&line, 0, columns, staged)
+            fold_rows(job.op, <const T*> staged, 0, 1, columns, acc)
+        r += rows
+
+
+cdef int reduce_of(Job* job, const T* data, A acc, View* out, int threads) noexcept nogil:
+    """Partial results of every task, combined in order, cast into out."""
+    cdef Py_ssize_t outputs = job.outer.size, tasks = job.spans * job.groups, t, o
+    cdef A* partial = <A*> malloc(max(job.spans, 1) * outputs * sizeof(A) + threads * CHUNK * 8)
+    cdef char* staged
+    cdef View result
+    cdef int status
+    if partial is NULL:
+        return -1
+    staged = <char*> (partial + max(job.spans, 1) * outputs)
+    for o in range(outputs if job.spans == 0 else 0):
+        partial[o] = identity(job.op, acc)
+    for t in prange(tasks, num_threads=threads, schedule="static", use_threads_if=threads > 1):
+        if job.vertical:
+            vertical(job, t, data, partial, staged + thread_number() * CHUNK * 8)
+        else:
+            horizontal(job, t, data, partial, staged + thread_number() * CHUNK * 8)
+    for t in range(1, job.spans):
+        for o in range(outputs):
+            partial[o] = combine(job.op, partial[o], partial[t * outputs + o])
+    result.data, result.itemsize, result.size = <char*> partial, sizeof(A), outputs
+    result.dtype = FLOAT64 if A is double else INT64
+    result.ndim = job.outer.ndim
+    t = 1
+    for o in range(job.outer.ndim - 1, -1, -1):
+        result.shape[o], result.strides[o] = job.outer.shape[o], t
+        t *= job.outer.shape[o]
+    status = copy(&result, out, 1)
+    free(partial)
+    return status
+
+
+cdef int reduce_views(int op, View* a, int kept, View* out, int threads) noexcept nogil:
+    """out = op over the axes of `a` from number `kept` on; -1 when there is no memory"""
+    cdef Job job
+    cdef View* views[2]
+    cdef View* inner = &job.inner
+    cdef int i
+    job.op, job.outer, job.inner = op, a[0], a[0]
+    job.outer.ndim, job.outer.size = kept, out.size
+    inner.ndim, inner.size = a.ndim - kept, 1
+    for i in range(inner.ndim):
+        inner.shape[i], inner.strides[i] = a.shape[kept + i], a.strides[kept + i]
+        inner.size *= inner.shape[i]
+    if inner.size > 0:
+        views[0] = inner
+        coalesce(views, 1)
+    views[0], views[1] = &job.outer, out
+    job.outer.data = inner.data
+    coalesce(views, 2)
+    job.vertical = (
+        job.outer.ndim > 0 and inner.ndim > 0
+        and (magnitude(job.outer.strides[job.outer.ndim - 1]) < inner.strides[inner.ndim - 1] or inner.strides[inner.ndim - 1] == 0)
+        and job.outer.shape[job.outer.ndim - 1] >= 4)
+    job.direct = inner.ndim > 0 and inner.strides[inner.ndim - 1] == 1 and inner.shape[inner.ndim - 1] >= 64
+    if job.vertical:
+        job.group = min(job.outer.shape[job.outer.ndim - 1], <Py_ssize_t> CHUNK)
+        job.span = max(SPAN // job.group, 1)
+        job.groups = (job.outer.shape[job.outer.ndim - 1] + job.group - 1) // job.group
+        job.groups *= job.outer.size // job.outer.shape[job.outer.ndim - 1]
+    else:
+        job.span = SPAN
+        job.group = max(BLOCK // max(inner.size, 1), 1)
+        job.groups = (job.outer.size + job.group - 1) // job.group
+    job.spans = (inner.size + job.span - 1) // job.span
+    if a.dtype == FLOAT32:
+        return reduce_of(&job, <const float*> job.outer.data, <double> 0, out, threads)
+    if a.dtype == FLOAT64:
+        return reduce_of(&job, <const double*> job.outer.data, <double> 0, out, threads)
+    if a.dtype == INT32:
+        return reduce_of(&job, <const int*> job.outer.data, <int64> 0, out, threads)
+    if a.dtype == INT64:
+        return reduce_of(&job, <const int64*> job.outer.data, <int64> 0, out, threads)
+    return reduce_of(&job, <const boolean*> job.outer.data, <int64> 0, out, threads)
+
+
+# ---- Along one axis, the last ---------------------------------------------------------------------------------------------
+
+cdef Py_ssize_t position(int op, const T* a, Py_ssize_t n) noexcept nogil:
+    """Index of the first largest (smallest) element, or of the first NaN"""
+    cdef T best = a[0]
+    cdef Py_ssize_t i, at = 0
+    if best != best:
+        return 0
+    for i in range(1, n):
+        if a[i] != a[i]:
+            return i
+        if (a[i] > best) if op == ARGMAX else (a[i] < best):
+            best, at = a[i], i
+    return at
+
+
+cdef void running_sum(const T* a, T* out, Py_ssize_t n) noexcept nogil:
+    """out[i] = a[0] + ... + a[i], from the left as NumPy adds"""
+    cdef Py_ssize_t i
+    cdef T total = 0
+    for i in range(n):
+        total += a[i]
+        out[i] = total
+
+
+cdef void line(int op, const char* a, int dtype, char* out, Py_ssize_t n) noexcept nogil:
+    """One line of an arg_reduce (op >= 0) or of a scan"""
+    if op >= 0:
+        if dtype == FLOAT32:
+            (<int64*> out)[0] = position(op, <const float*> a, n)
+        elif dtype == FLOAT64:
+            (<int64*> out)[0] = position(op, <const double*> a, n)
+        elif dtype == INT32:
+            (<int64*> out)[0] = position(op, <const int*> a, n)
+        elif dtype == INT64:
+            (<int64*> out)[0] = position(op, <const int64*> a, n)
+        else:
+            (<int64*> out)[0] = position(op, <const boolean*> a, n)
+    elif dtype == FLOAT32:
+        running_sum(<const float*> a, <float*> out, n)
+    elif dtype == FLOAT64:
+        running_sum(<const double*> a, <double*> out, n)
+    else:
+        running_sum(<const int64*> a, <int64*> out, n)
+
+
+cdef int lines(int op, View* a, View* out, Py_ssize_t out_length, int threads) noexcept nogil:
+    """Every line along the last axis of `a`, into out_length elements of out each"""
+    cdef Py_ssize_t n = a.shape[a.ndim - 1], count = a.size // n if n else 0, i
+    cdef Py_ssize_t row = (n + 8) * 8
+    cdef char* staged = <char*> malloc(2 * threads * row)
+    cdef char* here
+    if staged is NULL:
+        return -1
+    for i in prange(count, num_threads=threads, schedule="static", use_threads_if=threads > 1):
+        here = staged + 2 * thread_number() * row
+        gather(a, i * n, n, here)
+        line(op, here, a.dtype, here + row, n)
+        scatter(here + row, i * out_length, out_length, out)
+    free(staged)
+    return 0
+
+
+cdef int arg_reduce_views(int op, View* a, View* out, int threads) noexcept nogil:
+    """out = position of the largest (smallest) along the last axis of a"""
+    return lines(op, a, out, 1, threads)
+
+
+cdef int scan_views(View* a, View* out, int threads) noexcept nogil:
+    """out = running sums along the last axis of a"""
+    return lines(-1, a, out, a.shape[a.ndim - 1], threads)

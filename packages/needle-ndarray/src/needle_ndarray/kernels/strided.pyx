@@ -1,0 +1,319 @@
+# Strided data, one idea: an array's elements are numbered in row-major order, and kernels see contiguous runs of them.
+# `gather` brings elements start .. start+n of any view into a small buffer that stays in the cache, `scatter` takes such a
+# buffer back. So every arithmetic loop is written once, for contiguous data, and no view is ever copied whole.
+
+from cython.parallel cimport prange
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
+
+from needle_ndarray.kernels.views cimport (
+    BLOCK, BOOL, CHUNK, FLOAT32, FLOAT64, INT32, INT64, MAX_NDIM, T, View, boolean, int64, magnitude, thread_number
+)
+
+ctypedef unsigned char word1
+ctypedef unsigned int word4
+ctypedef unsigned long long word8
+
+ctypedef fused W:           # what is moved: by size, whatever it means
+    word1
+    word4
+    word8
+
+ctypedef fused S:           # source of a cast
+    boolean
+    int
+    int64
+    float
+    double
+
+cdef enum:
+    TILE = 16               # 16 rows of float32 fill a cache line
+    WIDE = 16384            # elements of a chunk when an operand is transposed
+
+
+# ---- Layout -----------------------------------------------------------------------------------------------------------
+
+cdef void swap_axes(View* a, int i, int j) noexcept nogil:
+    a.shape[i], a.shape[j] = a.shape[j], a.shape[i]
+    a.strides[i], a.strides[j] = a.strides[j], a.strides[i]
+
+
+cdef void coalesce(View** views, int count) noexcept nogil:
+    """Rewrite views of one shape to as few axes as they allow, in the memory order of the last one (the output)."""
+    cdef View* out = views[count - 1]
+    cdef int i, j, k, ndim = out.ndim, kept
+    cdef bint joins
+    for i in range(ndim):                               # the output runs forwards
+        if out.strides[i] < 0:
+            for k in range(count):
+                views[k].data += (views[k].shape[i] - 1) * views[k].strides[i] * views[k].itemsize
+                views[k].strides[i] = -views[k].strides[i]
+    for i in range(1, ndim):                            # its largest stride first
+        j = i
+        while j > 0 and out.shape[j] > 1 and (out.strides[j - 1] < out.strides[j] or out.shape[j - 1] == 1):
+            for k in range(count):
+                swap_axes(views[k], j - 1, j)
+            j -= 1
+    kept = 0
+    for i in range(ndim):
+        if out.shape[i] == 1:
+            continue
+        joins = kept > 0
+        for k in range(count):
+            if joins and views[k].strides[kept - 1] != views[k].strides[i] * out.shape[i]:
+                joins = False
+        if joins:
+            for k in range(count):
+                if views[k] is not out:
+                    views[k].shape[kept - 1] *= out.shape[i]
+                    views[k].strides[kept - 1] = views[k].strides[i]
+            out.shape[kept - 1] *= out.shape[i]
+            out.strides[kept - 1] = out.strides[i]
+        else:
+            for k in range(count):
+                if views[k] is not out:
+                    views[k].shape[kept] = out.shape[i]
+                    views[k].strides[kept] = views[k].strides[i]
+            out.shape[kept] = out.shape[i]
+            out.strides[kept] = out.strides[i]
+            kept += 1
+    for k in range(count):
+        views[k].ndim = kept
+
+
+cdef bint contiguous(const View* a) noexcept nogil:
+    """Whether elements follow each other in memory in row-major order."""
+    cdef Py_ssize_t expected = 1
+    cdef int i
+    for i in range(a.ndim - 1, -1, -1):
+        if a.shape[i] != 1:
+            if a.strides[i] != expected:
+                return False
+            expected *= a.shape[i]
+    return True
+
+
+cdef bint transposed(const View* a) noexcept nogil:
+    """Whether the axis before the last is the denser one."""
+    return a.ndim > 1 and magnitude(a.strides[a.ndim - 1]) > magnitude(a.strides[a.ndim - 2]) > 0
+
+
+cdef Py_ssize_t chunk_length(View** views, int count) noexcept nogil:
+    """Elements to stage at a time: whole groups of TILE rows where a view is transposed, so that cache lines are used up."""
+    cdef int k
+    cdef Py_ssize_t row
+    for k in range(count):
+        if transposed(views[k]):
+            row = views[k].shape[views[k].ndim - 1]
+            if row <= WIDE // TILE:
+                return WIDE // (TILE * row) * TILE * row
+            return WIDE
+    return CHUNK
+
+
+# ---- Runs -------------------------------------------------------------------------------------------------------------
+
+cdef void run(const W* a, Py_ssize_t stride, W* out, Py_ssize_t out_stride, Py_ssize_t n) noexcept nogil:
+    """out[i * out_stride] = a[i * stride]"""
+    cdef Py_ssize_t i
+    if out_stride == 1 and stride == 1:
+        memcpy(out, a, n * sizeof(W))
+    elif out_stride == 1 and stride == 0:
+        for i in range(n):
+            out[i] = a[0]
+    elif out_stride == 1:
+        for i in range(n):
+            out[i] = a[i * stride]
+    else:
+        for i in range(n):
+            out[i * out_stride] = a[i * stride]
+
+
+cdef void tile_in(const W* a, Py_ssize_t row_stride, Py_ssize_t stride, W* out, Py_ssize_t rows, Py_ssize_t columns) noexcept nogil:
+    """out[r, j] = a[r * row_stride + j * stride], TILE columns at a time so that a cache line is read once"""
+    cdef Py_ssize_t first = 0, r, j
+    while first + TILE <= columns:
+        for r in range(rows):
+            for j in range(TILE):
+                out[r * columns + first + j] = a[r * row_stride + (first + j) * stride]
+        first += TILE
+    for r in range(rows):
+        for j in range(first, columns):
+            out[r * columns + j] = a[r * row_stride + j * stride]
+
+
+cdef void walk(const View* a, Py_ssize_t start, Py_ssize_t n, W* buffer, bint inwards) noexcept nogil:
+    """Elements start .. start+n of the view, in row-major order, to (inwards) or from the buffer."""
+    cdef Py_ssize_t index[MAX_NDIM]
+    cdef Py_ssize_t rest = start, length, rows, inner, stride
+    cdef int last = a.ndim - 1, i
+    cdef W* base = <W*> a.data
+    if n == 0:
+        return
+    if last < 0:
+        if inwards:
+            buffer[0] = base[0]
+        else:
+            base[0] = buffer[0]
+        return
+    for i in range(last, -1, -1):
+        index[i] = rest % a.shape[i]
+        rest //= a.shape[i]
+        base += index[i] * a.strides[i]
+    inner, stride = a.shape[last], a.strides[last]
+    while n > 0:
+        if inwards and index[last] == 0 and n >= 2 * inner and transposed(a):
+            rows = min(min(n // inner, a.shape[last - 1] - index[last - 1]), TILE)
+            tile_in(base, a.strides[last - 1], stride, buffer, rows, inner)
+            length = rows * inner
+            base += (rows - 1) * a.strides[last - 1]
+            index[last - 1] += rows - 1
+            index[last] = inner
+            base += inner * stride
+        else:
+            length = min(inner - index[last], n)
+            if inwards:
+                run(base, stride, buffer, 1, length)
+            else:
+                run(buffer, 1, base, stride, length)
+            index[last] += length
+            base += length * stride
+        buffer += length
+        n -= length
+        i = last
+        while i > 0 and index[i] == a.shape[i]:         # carry into the next outer axis
+            base += a.strides[i - 1] - a.shape[i] * a.strides[i]
+            index[i] = 0
+            index[i - 1] += 1
+            i -= 1
+
+
+cdef void gather(const View* a, Py_ssize_t start, Py_ssize_t n, char* out) noexcept nogil:
+    """out[i] = a.flat[start + i] for i < n"""
+    if a.itemsize == 4:
+        walk[word4](a, start, n, <word4*> out, True)
+    elif a.itemsize == 8:
+        walk[word8](a, start, n, <word8*> out, True)
+    else:
+        walk[word1](a, start, n, <word1*> out, True)
+
+
+cdef void scatter(const char* a, Py_ssize_t start, Py_ssize_t n, const View* out) noexcept nogil:
+    """out.flat[start + i] = a[i] for i < n"""
+    if out.itemsize == 4:
+        walk[word4](out, start, n, <word4*> a, False)
+    elif out.itemsize == 8:
+        walk[word8](out, start, n, <word8*> a, False)
+    else:
+        walk[word1](out, start, n, <word1*> a, False)
+
+
+# ---- Casts ------------------------------------------------------------------------------------------------------------
+
+cdef void cast_loop(const S* a, T* out, Py_ssize_t n) noexcept nogil:
+    """out[i] = a[i], as C and NumPy convert; anything but 0 is True"""
+    cdef Py_ssize_t i
+    for i in range(n):
+        if T is boolean:
+            out[i] = a[i] != 0
+        else:
+            out[i] = <T> a[i]
+
+
+cdef void cast_from(const S* a, int to, char* out, Py_ssize_t n) noexcept nogil:
+    if to == BOOL:
+        cast_loop(a, <boolean*> out, n)
+    elif to == INT32:
+        cast_loop(a, <int*> out, n)
+    elif to == INT64:
+        cast_loop(a, <int64*> out, n)
+    elif to == FLOAT32:
+        cast_loop(a, <float*> out, n)
+    else:
+        cast_loop(a, <double*> out, n)
+
+
+cdef void cast(int from_, int to, const char* a, char* out, Py_ssize_t n) noexcept nogil:
+    """out[i] = a[i] between any two dtypes, contiguous"""
+    if from_ == BOOL:
+        cast_from(<const boolean*> a, to, out, n)
+    elif from_ == INT32:
+        cast_from(<const int*> a, to, out, n)
+    elif from_ == INT64:
+        cast_from(<const int64*> a, to, out, n)
+    elif from_ == FLOAT32:
+        cast_from(<const float*> a, to, out, n)
+    else:
+        cast_from(<const double*> a, to, out, n)
+
+
+# ---- Copy and fill ------------------------------------------------------------------------------------------------------
+
+cdef void copy_range(const View* a, const View* out, Py_ssize_t start, Py_ssize_t n, Py_ssize_t chunk,
+                     char* staged, bint a_flat, bint out_flat) noexcept nogil:
+    """out.flat[start:start+n] = a.flat[start:start+n], with cast, a chunk at a time"""
+    cdef Py_ssize_t stop = start + n, length
+    cdef char* second = staged + chunk * 8
+    cdef char* source
+    cdef char* target
+    while start < stop:
+        length = min(chunk, stop - start)
+        target = out.data + start * out.itemsize if out_flat else second
+        if a.dtype == out.dtype:
+            if not out_flat and a_flat:
+                scatter(a.data + start * a.itemsize, start, length, out)
+            else:
+                gather(a, start, length, target)
+                if not out_flat:
+                    scatter(target, start, length, out)
+        else:
+            source = a.data + start * a.itemsize
+            if not a_flat:
+                source = staged
+                gather(a, start, length, source)
+            cast(a.dtype, out.dtype, source, target, length)
+            if not out_flat:
+                scatter(target, start, length, out)
+        start += length
+
+
+cdef int copy(View* a, View* out, int threads) noexcept nogil:
+    """out[...] = a, cast to out's dtype; -1 when there is no memory for the staging buffers"""
+    cdef View* views[2]
+    cdef Py_ssize_t chunk, blocks, size = out.size, block, b
+    cdef bint a_flat, out_flat
+    cdef char* staged
+    views[0], views[1] = a, out
+    coalesce(views, 2)
+    a_flat, out_flat = contiguous(a), contiguous(out)
+    chunk = chunk_length(views, 2)
+    block = chunk * max(1, BLOCK // chunk)
+    blocks = (size + block - 1) // block
+    staged = <char*> malloc(threads * chunk * 16)
+    if staged is NULL:
+        return -1
+    if threads == 1:
+        copy_range(a, out, 0, size, chunk, staged, a_flat, out_flat)
+    else:
+        for b in prange(blocks, num_threads=threads, schedule="static"):
+            copy_range(a, out, b * block, min(block, size - b * block), chunk,
+                       staged + thread_number() * chunk * 16, a_flat, out_flat)
+    free(staged)
+    return 0
+
+
+cdef void fill(View* out, const char* value) noexcept nogil:
+    """out[...] = value, an element of out's dtype"""
+    cdef View* views[1]
+    cdef char staged[CHUNK * 8]
+    cdef Py_ssize_t start = 0, n = min(<Py_ssize_t> CHUNK, out.size)
+    views[0] = out
+    coalesce(views, 1)
+    while start < n:
+        memcpy(staged + start * out.itemsize, value, out.itemsize)
+        start += 1
+    start = 0
+    while start < out.size:
+        n = min(<Py_ssize_t> CHUNK, out.size - start)
+        scatter(staged, start, n, out)
+        start += n

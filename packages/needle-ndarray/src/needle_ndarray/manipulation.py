@@ -1,0 +1,217 @@
+"""Functions that move elements about: views where possible, else one copy."""
+
+import math
+from collections.abc import Sequence
+from operator import index as as_index
+from typing import Any
+
+from needle_ndarray.creation import empty, full
+from needle_ndarray.dtypes import result_type
+from needle_ndarray.ndarray import NDArray, broadcast_shapes, normal_axes
+
+
+def reshape(x: NDArray, /, shape: Any) -> NDArray:
+    """Another shape of the same size."""
+    return x.reshape(shape)
+
+
+def permute(x: NDArray, axes: Any, /) -> NDArray:
+    """The axes in another order."""
+    return x.permute(axes)
+
+
+permute_dims = permute
+
+
+def transpose(x: NDArray, axes: Any = None) -> NDArray:
+    """All axes reversed, or permuted as given."""
+    return x.transpose(axes)
+
+
+def matrix_transpose(x: NDArray, /) -> NDArray:
+    """The last two axes swapped."""
+    return x.mT
+
+
+def swapaxes(x: NDArray, axis1: int, axis2: int) -> NDArray:
+    """Two axes swapped."""
+    return x.swapaxes(axis1, axis2)
+
+
+def moveaxis(x: NDArray, source: Any, destination: Any, /) -> NDArray:
+    """Axes taken out and put in elsewhere; the others keep their order."""
+    sources = source if isinstance(source, (tuple, list)) else (source,)
+    targets = destination if isinstance(destination, (tuple, list)) else (destination,)
+    if len(sources) != len(targets):
+        raise ValueError(f"moveaxis: {len(sources)} sources and {len(targets)} destinations")
+    normal_axes("moveaxis", tuple(sources), x.ndim)
+    normal_axes("moveaxis", tuple(targets), x.ndim)
+    start = [axis % x.ndim for axis in sources]
+    order = [axis for axis in range(x.ndim) if axis not in start]
+    for target, axis in sorted(zip([t % x.ndim for t in targets], start, strict=True)):
+        order.insert(target, axis)
+    return x.permute(tuple(order))
+
+
+def broadcast_to(x: NDArray, /, shape: Any) -> NDArray:
+    """Repeat along axes of size 1 and new leading axes, with stride 0."""
+    return x.broadcast_to(shape)
+
+
+def broadcast_arrays(*arrays: NDArray) -> list[NDArray]:
+    """All of them at their common shape."""
+    shape = broadcast_shapes(*(a.shape for a in arrays))
+    return [a.broadcast_to(shape) for a in arrays]
+
+
+def expand_dims(x: NDArray, /, axis: int = 0) -> NDArray:
+    """An axis of size 1 put in."""
+    return x.expand_dims(axis)
+
+
+def squeeze(x: NDArray, /, axis: Any = None) -> NDArray:
+    """Axes of size 1 taken out."""
+    return x.squeeze(axis)
+
+
+def flip(x: NDArray, axes: Any = None) -> NDArray:
+    """Reversed along axes."""
+    return x.flip(axes)
+
+
+def roll(x: NDArray, /, shift: int, axis: int | None = None) -> NDArray:
+    """Elements moved by `shift` places along an axis; those that fall off come in at the other end."""
+    if axis is None:
+        return roll(x.reshape(-1), shift, 0).reshape(x.shape)
+    (at,) = normal_axes("roll", axis, x.ndim)
+    cut = -as_index(shift) % max(x.shape[at], 1)
+    before = (slice(None),) * at
+    return concatenate([x[(*before, slice(cut, None))], x[(*before, slice(None, cut))]], at)
+
+
+def pad(x: NDArray, axes: Any, value: Any = 0) -> NDArray:
+    """`value` around x: axes = ((before, after), ...), one pair per axis.
+
+    >>> from needle_ndarray import ones
+    >>> pad(ones(2), ((1, 2),)).tolist()
+    [0.0, 1.0, 1.0, 0.0, 0.0]
+    """
+    pairs = [(as_index(before), as_index(after)) for before, after in axes]
+    if len(pairs) != x.ndim:
+        raise ValueError(f"pad: {len(pairs)} pairs for shape {x.shape}")
+    if any(before < 0 or after < 0 for before, after in pairs):
+        raise ValueError(f"pad: {tuple(pairs)}: widths must be 0 or more")
+    shape = tuple(n + before + after for n, (before, after) in zip(x.shape, pairs, strict=True))
+    out = full(shape, value, x.dtype, x.device)
+    out[tuple(slice(before, before + n) for n, (before, _) in zip(x.shape, pairs, strict=True))] = x
+    return out
+
+
+def _arrays(name: str, arrays: Sequence[NDArray]) -> tuple[list[NDArray], Any]:
+    """The arrays as a list and their common dtype."""
+    items = list(arrays)
+    if not items:
+        raise ValueError(f"{name}: expected one array or more")
+    for a in items:
+        if not isinstance(a, NDArray):
+            raise TypeError(f"{name}: expected NDArrays, got {type(a).__name__}")
+        if a.device != items[0].device:
+            raise ValueError(f"{name}: operands on {items[0].device} and {a.device}; move one with .to(device)")
+    return items, result_type(*(a.dtype for a in items))
+
+
+def concatenate(arrays: Sequence[NDArray], /, axis: int | None = 0) -> NDArray:
+    """One after the other along an existing axis; flattened where axis is None."""
+    items, dtype = _arrays("concatenate", arrays)
+    if axis is None:
+        items, axis = [a.reshape(-1) for a in items], 0
+    (at,) = normal_axes("concatenate", axis, items[0].ndim)
+    shape = items[0].shape
+    for a in items:
+        if a.ndim != len(shape) or a.shape[:at] + a.shape[at + 1 :] != shape[:at] + shape[at + 1 :]:
+            raise ValueError(f"concatenate: shapes {shape} and {a.shape} differ off axis {at}")
+    total = sum(a.shape[at] for a in items)
+    out = empty((*shape[:at], total, *shape[at + 1 :]), dtype, items[0].device)
+    start = 0
+    for a in items:
+        out[(slice(None),) * at + (slice(start, start + a.shape[at]),)] = a
+        start += a.shape[at]
+    return out
+
+
+concat = concatenate
+
+
+def stack(arrays: Sequence[NDArray], /, axis: int = 0) -> NDArray:
+    """Side by side along a new axis."""
+    items, dtype = _arrays("stack", arrays)
+    (at,) = normal_axes("stack", axis, items[0].ndim + 1)
+    shape = items[0].shape
+    for a in items:
+        if a.shape != shape:
+            raise ValueError(f"stack: shapes {shape} and {a.shape} differ")
+    out = empty((*shape[:at], len(items), *shape[at:]), dtype, items[0].device)
+    for i, a in enumerate(items):
+        out[(slice(None),) * at + (i,)] = a
+    return out
+
+
+def split(x: NDArray, indices_or_sections: Any, /, axis: int = 0) -> list[NDArray]:
+    """Views: a number of equal parts, or parts that start at the given positions."""
+    (at,) = normal_axes("split", axis, x.ndim)
+    size = x.shape[at]
+    if isinstance(indices_or_sections, (tuple, list)):
+        cuts = [0, *(as_index(i) for i in indices_or_sections), size]
+    else:
+        parts = as_index(indices_or_sections)
+        if parts <= 0 or size % parts:
+            raise ValueError(f"split: axis {at} of shape {x.shape} does not divide into {parts} equal parts")
+        cuts = list(range(0, size + 1, size // parts)) if size else [0] * (parts + 1)
+    before = (slice(None),) * at
+    return [x[(*before, slice(a, b))] for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+
+
+def unstack(x: NDArray, /, *, axis: int = 0) -> tuple[NDArray, ...]:
+    """Views of the entries along an axis."""
+    (at,) = normal_axes("unstack", axis, x.ndim)
+    return tuple(x[(slice(None),) * at + (i,)] for i in range(x.shape[at]))
+
+
+def tile(x: NDArray, repetitions: Any, /) -> NDArray:
+    """The whole array repeated along each axis.
+
+    >>> from needle_ndarray import arange
+    >>> tile(arange(2), (2, 2)).tolist()
+    [[0, 1, 0, 1], [0, 1, 0, 1]]
+    """
+    given = repetitions if isinstance(repetitions, (tuple, list)) else (repetitions,)
+    times = [as_index(n) for n in given]
+    if any(n < 0 for n in times):
+        raise ValueError(f"tile: {repetitions}: repetitions must be 0 or more")
+    times = [1] * (x.ndim - len(times)) + times
+    shape = (1,) * (len(times) - x.ndim) + x.shape
+    source = x.reshape([m for n in shape for m in (1, n)])
+    wide = source.broadcast_to([m for k, n in zip(times, shape, strict=True) for m in (k, n)])
+    return wide.copy().reshape([k * n for k, n in zip(times, shape, strict=True)])
+
+
+def repeat(x: NDArray, repeats: int, /, *, axis: int | None = None) -> NDArray:
+    """Every element `repeats` times along an axis; flattened where axis is None."""
+    times = as_index(repeats)
+    if times < 0:
+        raise ValueError(f"repeat: {repeats}: expected 0 or more")
+    source = x.reshape(-1) if axis is None else x
+    (at,) = normal_axes("repeat", 0 if axis is None else axis, source.ndim)
+    shape = source.shape
+    wide = source.expand_dims(at + 1).broadcast_to((*shape[: at + 1], times, *shape[at + 1 :]))
+    return wide.copy().reshape((*shape[:at], shape[at] * times, *shape[at + 1 :]))
+
+
+def meshgrid(*arrays: NDArray, indexing: str = "xy") -> list[NDArray]:
+    """Coordinates of a grid from its axes."""
+    if indexing not in ("xy", "ij"):
+        raise ValueError(f"meshgrid: indexing {indexing!r}: expected 'xy' or 'ij'")
+    n = len(arrays)
+    grids = [a.reshape((1,) * i + (math.prod(a.shape),) + (1,) * (n - i - 1)) for i, a in enumerate(arrays)]
+    wide = [g.copy() for g in broadcast_arrays(*grids)]
+    return [g.swapaxes(0, 1) for g in wide] if indexing == "xy" and n > 1 else wide

@@ -1,0 +1,31 @@
+from needle_ndarray.backend cimport Backend, Op
+from needle_ndarray.kernels.views cimport View
+
+cdef enum:
+    MAX_NDIM = 32
+    INLINE = 6              # axes kept inside the object; arrays with more get memory for them
+
+
+cdef class NDArray:
+    cdef Backend _backend
+    cdef object _buffer                 # what the backend's allocate returned
+    cdef char* _ptr                     # first element, for buffers on the host; else NULL
+    cdef readonly Py_ssize_t _offset    # in elements, from the start of the buffer
+    cdef Py_ssize_t _size
+    cdef int _dtype                     # code, see optable.pxd
+    cdef int _ndim
+    cdef bint _compact                  # row-major without gaps
+    cdef Py_ssize_t* _shape
+    cdef Py_ssize_t* _strides
+    cdef Py_ssize_t _inline[12]
+
+    cdef int set_ndim(self, int ndim) except -1
+    cdef void set_compact(self) noexcept
+    cdef void measure(self) noexcept
+    cdef void view_into(self, View* out) noexcept
+    cdef int mark_written(self) except -1
+
+
+cdef NDArray empty_compact(Backend backend, int dtype, int ndim, const Py_ssize_t* shape)
+cdef NDArray view_of(NDArray base, int ndim, const Py_ssize_t* shape, const Py_ssize_t* strides, Py_ssize_t shift)
+cdef NDArray to_dtype(NDArray a, int dtype)

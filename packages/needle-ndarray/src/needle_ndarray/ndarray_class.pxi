@@ -1,0 +1,884 @@
+# The class NDArray; included at the end of ndarray.pyx, whose helpers it uses.
+
+cdef str FORMATS = "?iqfd"
+
+
+@cython.no_gc
+@cython.freelist(64)
+cdef class NDArray:
+    """A strided n-dimensional array on a device.
+
+    >>> from needle_ndarray import array
+    >>> a = array([[1, 2, 3], [4, 5, 6]])
+    >>> (a.permute((1, 0)) @ a).shape, a[:, ::-1].strides
+    ((3, 3), (3, -1))
+    """
+
+    __array_ufunc__ = None      # NumPy leaves operators with us to us
+    __hash__ = None
+
+    def __init__(self, other, device=None):
+        """Copy values: numbers, (nested) lists, NumPy arrays, NDArrays. Python numbers and float64 become float32."""
+        cdef NDArray made = make_array(other, None, device)
+        self._backend, self._buffer, self._ptr, self._dtype = made._backend, made._buffer, made._ptr, made._dtype
+        self.set_ndim(made._ndim)
+        memcpy(self._shape, made._shape, made._ndim * sizeof(Py_ssize_t))
+        self.set_compact()
+
+    def __cinit__(self):
+        self._backend = NO_BACKEND      # an object from a bare __new__ refuses politely
+        self._shape = self._inline
+        self._strides = self._inline + INLINE
+
+    def __dealloc__(self):
+        if self._shape is not self._inline:
+            free(self._shape)
+        if isinstance(self._buffer, Buffer) and Py_REFCNT(self._buffer) == 1:
+            recycle(<Buffer> self._buffer)
+
+    cdef int set_ndim(self, int ndim) except -1:
+        cdef Py_ssize_t* more
+        if ndim > INLINE and ndim > self._ndim:
+            more = <Py_ssize_t*> malloc(2 * ndim * sizeof(Py_ssize_t))
+            if more is NULL:
+                raise MemoryError(f"no memory for {ndim} axes")
+            if self._shape is not self._inline:
+                free(self._shape)
+            self._shape, self._strides = more, more + ndim
+        self._ndim = ndim
+        return 0
+
+    cdef void set_compact(self) noexcept:
+        """Strides and size of a compact array of this shape."""
+        cdef Py_ssize_t stride = 1
+        cdef int i
+        for i in range(self._ndim - 1, -1, -1):
+            self._strides[i] = stride
+            stride *= self._shape[i]
+        self._size = stride
+        self._compact = True
+
+    cdef void measure(self) noexcept:
+        """Size and compactness from shape and strides."""
+        cdef Py_ssize_t size = 1
+        cdef int i
+        self._compact = True
+        for i in range(self._ndim - 1, -1, -1):
+            if self._shape[i] != 1 and self._strides[i] != size:
+                self._compact = False
+            size *= self._shape[i]
+        self._size = size
+        self._compact = self._compact or size == 0
+
+    cdef void view_into(self, View* out) noexcept:
+        cdef int i
+        out.data, out.dtype, out.ndim, out.size = self._ptr, self._dtype, self._ndim, self._size
+        out.itemsize = ITEMSIZE[self._dtype]
+        for i in range(self._ndim):
+            out.shape[i], out.strides[i] = self._shape[i], self._strides[i]
+
+    cdef int mark_written(self) except -1:
+        if isinstance(self._buffer, Buffer):
+            (<Buffer> self._buffer).version += 1
+        else:
+            self._buffer.mark_written()
+        return 0
+
+    # ---- Properties ---------------------------------------------------------------------------------------------------
+
+    @property
+    def shape(self):
+        return as_tuple(self._ndim, self._shape)
+
+    @property
+    def strides(self):
+        """Elements from one entry to the next, per axis."""
+        return as_tuple(self._ndim, self._strides)
+
+    @property
+    def offset(self):
+        """Elements before the first one in the buffer."""
+        return self._offset
+
+    @property
+    def ndim(self):
+        return self._ndim
+
+    @property
+    def size(self):
+        return self._size
+
+    @property
+    def itemsize(self):
+        return ITEMSIZE[self._dtype]
+
+    @property
+    def nbytes(self):
+        return self._size * ITEMSIZE[self._dtype]
+
+    @property
+    def dtype(self):
+        return DTYPES[self._dtype]
+
+    @property
+    def device(self):
+        return self._backend.device
+
+    @property
+    def backend(self):
+        return self._backend
+
+    @property
+    def version(self):
+        """Counts the writes to the buffer, through this or any other view."""
+        return self._buffer.version
+
+    @property
+    def _handle(self):
+        return self._buffer
+
+    @property
+    def T(self):
+        """All axes reversed."""
+        return self.permute(tuple(range(self._ndim - 1, -1, -1)))
+
+    @property
+    def mT(self):
+        """The last two axes swapped."""
+        return self.swapaxes(-1, -2)
+
+    @property
+    def flat(self):
+        """The elements in row-major order: a 1-d view, writable (`a.flat[3] += 1`)."""
+        cdef NDArray view = reshape_view(self, 1, &self._size)
+        if view is None:
+            from needle_ndarray.indexing import Flat
+            return Flat(self)
+        return view
+
+    # ---- Making -------------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def compact_strides(shape):
+        """Strides, in elements, of a compact array.
+
+        >>> NDArray.compact_strides((2, 3, 4))
+        (12, 4, 1)
+        """
+        strides, step = [], 1
+        for n in reversed(tuple(shape)):
+            strides.append(step)
+            step *= n
+        return tuple(reversed(strides))
+
+    @staticmethod
+    def make(shape, strides=None, device=None, handle=None, offset=0, dtype="float32"):
+        """An uninitialised array, or a view of an existing buffer (`handle`) after a check of its bounds."""
+        cdef Py_ssize_t c_shape[MAX_NDIM]
+        cdef NDArray base
+        cdef int ndim = parse_ints("make", shape, c_shape), code = to_dtype_object(dtype).code
+        cdef Py_ssize_t size = checked_size(ndim, c_shape), capacity
+        cdef Backend backend = find_backend(device)
+        if handle is None and strides is None and offset == 0:
+            return empty_compact(backend, code, ndim, c_shape)
+        if handle is None:
+            handle = backend.allocate((size + as_index(offset)) * ITEMSIZE[code])
+        base = NDArray.__new__(NDArray)
+        base._backend, base._buffer, base._dtype = backend, handle, code
+        if isinstance(handle, Buffer) and (<Buffer> handle).nbytes:
+            base._ptr = <char*> &(<Buffer> handle).data[0]
+        elif not hasattr(handle, "ptr") or not hasattr(handle, "nbytes"):
+            raise TypeError(f"make: expected a buffer as handle, got {type(handle).__name__}")
+        capacity = handle.nbytes // ITEMSIZE[code]
+        base.set_ndim(1)
+        base._shape[0] = capacity
+        base.set_compact()
+        return base.as_strided(shape, NDArray.compact_strides(shape) if strides is None else strides, offset)
+
+    def fill(self, value):
+        """self[...] = value"""
+        self[...] = value
+
+    def copy(self):
+        """A compact copy."""
+        return compact_copy(self)
+
+    def __copy__(self):
+        return compact_copy(self)
+
+    def __deepcopy__(self, memo):
+        return compact_copy(self)
+
+    def compact(self):
+        """self where it is compact, else a compact copy."""
+        return self if self._compact else compact_copy(self)
+
+    def is_compact(self):
+        """Whether the elements lie in row-major order without gaps and fill the buffer from its start."""
+        return self._compact and self._offset == 0
+
+    def astype(self, dtype, copy=True):
+        """A copy of another dtype; self where `copy` is False and nothing changes."""
+        code = to_dtype_object(dtype).code
+        return compact_copy(self) if code == self._dtype and copy else to_dtype(self, code)
+
+    def to(self, device):
+        """self on its own device, else a copy on the given one."""
+        cdef Backend backend = find_backend(device)
+        return self if backend is self._backend else from_host(self._backend.to_host(self), backend)
+
+    # ---- Views: nothing is copied ----------------------------------------------------------------------------------------
+
+    def as_strided(self, shape, strides, offset=0):
+        """A view with any shape and strides (in elements, from this array's first one), checked against the buffer."""
+        cdef Py_ssize_t c_shape[MAX_NDIM]
+        cdef Py_ssize_t c_strides[MAX_NDIM]
+        cdef int ndim = parse_ints("as_strided", shape, c_shape), i
+        if parse_ints("as_strided", strides, c_strides) != ndim:
+            raise ValueError(f"as_strided: shape {shape} and strides {strides} differ in length")
+        size = checked_size(ndim, c_shape)
+        first = last = self._offset + as_index(offset)      # Python ints: they do not overflow
+        for i in range(ndim if size else 0):
+            reach = (<object> c_shape[i] - 1) * <object> c_strides[i]
+            first, last = first + min(reach, 0), last + max(reach, 0)
+        capacity = self._buffer.nbytes // ITEMSIZE[self._dtype]
+        if size and (first < 0 or last >= capacity):
+            raise ValueError(f"as_strided: shape {as_tuple(ndim, c_shape)} with strides {as_tuple(ndim, c_strides)} reaches elements"
+                             f" {first} to {last} of a buffer of {capacity}")
+        return view_of(self, ndim, c_shape, c_strides, offset if size else 0)
+
+    def reshape(self, *new_shape):
+        """Another shape of the same size (one entry may be -1): a view where strides allow, else a copy."""
+        cdef Py_ssize_t shape[MAX_NDIM]
+        cdef object given = new_shape[0] if len(new_shape) == 1 else new_shape
+        cdef int ndim = parse_ints("reshape", given, shape), i, unknown = -1
+        cdef Py_ssize_t known = 1
+        cdef NDArray view
+        for i in range(ndim):
+            if shape[i] == -1 and unknown < 0:
+                unknown = i
+                shape[i] = 1
+        known = checked_size(ndim, shape)
+        if unknown >= 0:
+            shape[unknown] = -1
+            if known == 0 or self._size % known:
+                raise ValueError(f"reshape: cannot reshape {self.shape} to {as_tuple(ndim, shape)}")
+            shape[unknown] = self._size // known
+        elif known != self._size:
+            raise ValueError(
+                f"reshape: {self.shape} has {self._size} elements, {as_tuple(ndim, shape)} has {known}")
+        view = reshape_view(self, ndim, shape)
+        return reshape_view(compact_copy(self), ndim, shape) if view is None else view
+
+    def permute(self, *axes):
+        """The axes in another order.
+
+        >>> NDArray.make((2, 3, 4)).permute((2, 0, 1)).shape
+        (4, 2, 3)
+        """
+        cdef Py_ssize_t shape[MAX_NDIM]
+        cdef Py_ssize_t strides[MAX_NDIM]
+        cdef object given = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
+        cdef int i = 0, j
+        order = [normal_axis("permute", axis, self._ndim) for axis in given]
+        if sorted(order) != list(range(self._ndim)):
+            raise ValueError(f"permute: {tuple(given)} is not an order of the {self._ndim} axes of shape {self.shape}")
+        for j in order:
+            shape[i], strides[i] = self._shape[j], self._strides[j]
+            i += 1
+        return view_of(self, self._ndim, shape, strides, 0)
+
+    def transpose(self, axes=None):
+        """All axes reversed, or permuted as given."""
+        return self.T if axes is None else self.permute(axes)
+
+    def swapaxes(self, axis1, axis2):
+        order = list(range(self._ndim))
+        i, j = normal_axis("swapaxes", axis1, self._ndim), normal_axis("swapaxes", axis2, self._ndim)
+        order[i], order[j] = j, i
+        return self.permute(tuple(order))
+
+    def broadcast_to(self, shape):
+        """Repeat along axes of size 1 and new leading axes, with stride 0."""
+        cdef Py_ssize_t c_shape[MAX_NDIM]
+        cdef int ndim = parse_ints("broadcast_to", shape, c_shape)
+        checked_size(ndim, c_shape)
+        return broadcast_view(self, ndim, c_shape)
+
+    def squeeze(self, axis=None):
+        """Without axes of size 1: those given, or all of them."""
+        axes = normal_axes("squeeze", axis, self._ndim)
+        if axis is not None and any(self._shape[i] != 1 for i in axes):
+            raise ValueError(f"squeeze: axis {axis} of shape {self.shape} is not of size 1")
+        return self.reshape(tuple([n for i, n in enumerate(self.shape) if n != 1 or i not in axes]))
+
+    def expand_dims(self, axis):
+        """With an axis of size 1 put in."""
+        i = normal_axis("expand_dims", axis, self._ndim + 1)
+        return self.reshape(self.shape[:i] + (1,) + self.shape[i:])
+
+    def flip(self, axes=None):
+        """Reversed along axes: a view with negative strides."""
+        flipped = normal_axes("flip", axes, self._ndim)
+        return self[tuple([slice(None, None, -1) if i in flipped else slice(None) for i in range(self._ndim)])]
+
+    def process_slice(self, sl, dim):
+        """A slice with start, stop and step filled in for axis `dim`."""
+        return slice(*sl.indices(self.shape[dim]))
+
+    # ---- Indexing -------------------------------------------------------------------------------------------------------
+
+    def __getitem__(self, key):
+        cdef NDArray view = basic_view(self, key)
+        if view is None:
+            from needle_ndarray.indexing import get
+            return get(self, key)
+        return view
+
+    def __setitem__(self, key, value):
+        cdef NDArray view = self if key is Ellipsis else basic_view(self, key)
+        if view is None:
+            from needle_ndarray.indexing import put
+            put(self, key, value)
+        else:
+            assign(view, value)
+
+    def __len__(self):
+        if self._ndim == 0:
+            raise TypeError("len() of a 0-d array")
+        return self._shape[0]
+
+    def __iter__(self):
+        if self._ndim == 0:
+            raise TypeError("iteration over a 0-d array")
+        return iter([self[i] for i in range(self._shape[0])])
+
+    def __contains__(self, value):
+        return bool((self == value).any())
+
+    # ---- Operators --------------------------------------------------------------------------------------------------------
+
+    def __add__(self, other):
+        return binary_op(ADD, self, other) if accepts(other) else NotImplemented
+
+    def __radd__(self, other):
+        return binary_op(ADD, other, self) if accepts(other) else NotImplemented
+
+    def __iadd__(self, other):
+        return binary_op(ADD, self, other, self)
+
+    def __sub__(self, other):
+        return binary_op(SUBTRACT, self, other) if accepts(other) else NotImplemented
+
+    def __rsub__(self, other):
+        return binary_op(SUBTRACT, other, self) if accepts(other) else NotImplemented
+
+    def __isub__(self, other):
+        return binary_op(SUBTRACT, self, other, self)
+
+    def __mul__(self, other):
+        return binary_op(MULTIPLY, self, other) if accepts(other) else NotImplemented
+
+    def __rmul__(self, other):
+        return binary_op(MULTIPLY, other, self) if accepts(other) else NotImplemented
+
+    def __imul__(self, other):
+        return binary_op(MULTIPLY, self, other, self)
+
+    def __truediv__(self, other):
+        return binary_op(DIVIDE, self, other) if accepts(other) else NotImplemented
+
+    def __rtruediv__(self, other):
+        return binary_op(DIVIDE, other, self) if accepts(other) else NotImplemented
+
+    def __itruediv__(self, other):
+        return binary_op(DIVIDE, self, other, self)
+
+    def __floordiv__(self, other):
+        return binary_op(FLOOR_DIVIDE, self, other) if accepts(other) else NotImplemented
+
+    def __rfloordiv__(self, other):
+        return binary_op(FLOOR_DIVIDE, other, self) if accepts(other) else NotImplemented
+
+    def __ifloordiv__(self, other):
+        return binary_op(FLOOR_DIVIDE, self, other, self)
+
+    def __mod__(self, other):
+        return binary_op(REMAINDER, self, other) if accepts(other) else NotImplemented
+
+    def __rmod__(self, other):
+        return binary_op(REMAINDER, other, self) if accepts(other) else NotImplemented
+
+    def __imod__(self, other):
+        return binary_op(REMAINDER, self, other, self)
+
+    def __pow__(self, other, modulo):
+        return binary_op(POWER, self, other) if accepts(other) else NotImplemented
+
+    def __rpow__(self, other, modulo):
+        return binary_op(POWER, other, self) if accepts(other) else NotImplemented
+
+    def __ipow__(self, other):
+        return binary_op(POWER, self, other, self)
+
+    def __and__(self, other):
+        return binary_op(AND, self, other) if accepts(other) else NotImplemented
+
+    def __rand__(self, other):
+        return binary_op(AND, other, self) if accepts(other) else NotImplemented
+
+    def __iand__(self, other):
+        return binary_op(AND, self, other, self)
+
+    def __or__(self, other):
+        return binary_op(OR, self, other) if accepts(other) else NotImplemented
+
+    def __ror__(self, other):
+        return binary_op(OR, other, self) if accepts(other) else NotImplemented
+
+    def __ior__(self, other):
+        return binary_op(OR, self, other, self)
+
+    def __xor__(self, other):
+        return binary_op(XOR, self, other) if accepts(other) else NotImplemented
+
+    def __rxor__(self, other):
+        return binary_op(XOR, other, self) if accepts(other) else NotImplemented
+
+    def __ixor__(self, other):
+        return binary_op(XOR, self, other, self)
+
+    def __matmul__(self, other):
+        from needle_ndarray.linalg import matmul
+        return matmul(self, other) if accepts(other) else NotImplemented
+
+    def __rmatmul__(self, other):
+        from needle_ndarray.linalg import matmul
+        return matmul(other, self) if accepts(other) else NotImplemented
+
+    def __imatmul__(self, other):
+        from needle_ndarray.linalg import matmul
+        self[...] = matmul(self, other)
+        return self
+
+    def __neg__(self):
+        return unary_op(NEGATIVE, self)
+
+    def __pos__(self):
+        return compact_copy(self)
+
+    def __abs__(self):
+        return unary_op(ABS, self)
+
+    def __invert__(self):
+        return unary_op(INVERT, self)
+
+    def __richcmp__(self, other, int op):
+        if not accepts(other):
+            return NotImplemented
+        return binary_op(COMPARE[compare_index(op)], self, other)
+
+    def __bool__(self):
+        if self._size != 1:
+            raise ValueError(f"the truth of an array of shape {self.shape} is ambiguous: use .any() or .all()")
+        return bool(self.item())
+
+    def __int__(self):
+        return int(self.item())
+
+    def __float__(self):
+        return float(self.item())
+
+    def __index__(self):
+        if self._ndim or self._dtype not in (INT32, INT64):
+            raise TypeError(f"only a 0-d integer array is an index, not {self.dtype} of shape {self.shape}")
+        return self.item()
+
+    # ---- Elementwise methods ------------------------------------------------------------------------------------------------
+
+    def __getattr__(self, name):
+        """Every unary op of the table is a method: `a.exp()`, `a.sqrt()`, `a.isnan()` ..."""
+        op = UNARY.get(name)
+        if op is None:
+            raise AttributeError(f"'NDArray' object has no attribute '{name}'")
+        return UnaryMethod(op, self)
+
+    def exp(self):
+        return unary_op(UNARY["exp"], self)
+
+    def log(self):
+        return unary_op(UNARY["log"], self)
+
+    def tanh(self):
+        return unary_op(UNARY["tanh"], self)
+
+    def maximum(self, other):
+        return binary_op(BINARY["maximum"], self, other)
+
+    def minimum(self, other):
+        return binary_op(BINARY["minimum"], self, other)
+
+    def where(self, condition, other):
+        """self where condition else other"""
+        return where_op(condition, self, other)
+
+    def clip(self, min=None, max=None):
+        """Values below min become min, above max max; NaN stays."""
+        low = self if min is None else self.maximum(min)
+        return low if max is None else low.minimum(max)
+
+    # ---- Reductions -----------------------------------------------------------------------------------------------------------
+
+    def sum(self, axis=None, keepdims=False):
+        return reduce_op(REDUCE["sum"], self, axis, keepdims)
+
+    def prod(self, axis=None, keepdims=False):
+        return reduce_op(REDUCE["prod"], self, axis, keepdims)
+
+    def max(self, axis=None, keepdims=False):
+        return reduce_op(REDUCE["max"], self, axis, keepdims)
+
+    def min(self, axis=None, keepdims=False):
+        return reduce_op(REDUCE["min"], self, axis, keepdims)
+
+    def any(self, axis=None, keepdims=False):
+        return reduce_op(REDUCE["any"], self, axis, keepdims)
+
+    def all(self, axis=None, keepdims=False):
+        return reduce_op(REDUCE["all"], self, axis, keepdims)
+
+    def mean(self, axis=None, keepdims=False):
+        """sum / n; NaN for no elements, as in NumPy"""
+        cdef NDArray a = to_dtype(self, self._dtype if self._dtype >= FLOAT32 else FLOAT64)
+        return binary_op(DIVIDE, reduce_op(REDUCE["sum"], a, axis, keepdims), float(count_over(a, axis)))
+
+    def var(self, axis=None, correction=0, keepdims=False):
+        """Mean squared distance from the mean, over n - correction"""
+        cdef NDArray a = to_dtype(self, self._dtype if self._dtype >= FLOAT32 else FLOAT64)
+        centred = a - a.mean(axis, keepdims=True)
+        return (centred * centred).sum(axis, keepdims) / float(max(count_over(a, axis) - correction, 0))
+
+    def std(self, axis=None, correction=0, keepdims=False):
+        return unary_op(SQRT, self.var(axis, correction, keepdims))
+
+    def argmax(self, axis=None, keepdims=False):
+        return arg_reduce_op(ARG_REDUCE["argmax"], self, axis, keepdims)
+
+    def argmin(self, axis=None, keepdims=False):
+        return arg_reduce_op(ARG_REDUCE["argmin"], self, axis, keepdims)
+
+    def cumsum(self, axis=None):
+        return scan_op(SCAN["cumsum"], self, axis)
+
+    def softmax(self, axis=-1):
+        return last_axis_op("softmax", self, axis, True)
+
+    def log_softmax(self, axis=-1):
+        return last_axis_op("log_softmax", self, axis, True)
+
+    def logsumexp(self, axis=None, keepdims=False):
+        out = last_axis_op("logsumexp", self, axis, False)
+        if not keepdims:
+            return out
+        axes = normal_axes("logsumexp", axis, self._ndim)
+        return out.reshape(tuple([1 if i in axes else n for i, n in enumerate(self.shape)]))
+
+    # ---- Further methods: functions of the modules -------------------------------------------------------------------------------
+
+    def pad(self, axes):
+        """Zeros around: axes = ((before, after), ...) per axis."""
+        from needle_ndarray.manipulation import pad
+        return pad(self, axes)
+
+    def take(self, indices, axis=None):
+        """Entries at integer positions along an axis."""
+        from needle_ndarray.indexing import take
+        return take(self, indices, axis=axis)
+
+    def matmul(self, other):
+        return self @ other
+
+    # ---- Interop ------------------------------------------------------------------------------------------------------------------
+
+    def numpy(self):
+        """A copy as numpy.ndarray."""
+        return self._backend.to_host(self)
+
+    def item(self):
+        """The only element as a Python number."""
+        if self._size != 1:
+            raise ValueError(f"item: expected one element, shape {self.shape} has {self._size}")
+        if self._ptr is NULL:
+            return self._backend.to_host(self).item()
+        if self._dtype == FLOAT32:
+            return (<float*> self._ptr)[0]
+        if self._dtype == FLOAT64:
+            return (<double*> self._ptr)[0]
+        if self._dtype == INT32:
+            return (<int*> self._ptr)[0]
+        if self._dtype == INT64:
+            return (<long long*> self._ptr)[0]
+        return bool((<unsigned char*> self._ptr)[0])
+
+    def tolist(self):
+        """Nested lists of Python numbers."""
+        return self._backend.to_host(self).tolist()
+
+    def __array__(self, dtype=None, copy=None):
+        if self._ptr is NULL or copy:
+            if copy is False:
+                raise ValueError(f"cannot view an array on {self.device} as a NumPy array without a copy")
+            values = self._backend.to_host(self)
+        else:
+            values = np.asarray(memoryview(self)) if self._size else np.empty(self.shape, self.dtype.numpy)
+        return values if dtype is None else values.astype(dtype, copy=False)
+
+    def __array_namespace__(self, *, api_version=None):
+        import needle_ndarray
+        return needle_ndarray
+
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        cdef Py_ssize_t* layout
+        cdef int i
+        if self._ptr is NULL and self._size:
+            raise BufferError(f"memory on {self.device} is not on the host: use .numpy()")
+        if not self._compact and not (flags & PyBUF_STRIDES) == PyBUF_STRIDES:
+            raise BufferError("the array is not compact and the consumer asked for contiguous memory: use .compact()")
+        layout = <Py_ssize_t*> malloc((2 * self._ndim + 1) * sizeof(Py_ssize_t))
+        if layout is NULL:
+            raise MemoryError("no memory for the layout of a buffer")
+        for i in range(self._ndim):
+            layout[i], layout[self._ndim + i] = self._shape[i], self._strides[i] * ITEMSIZE[self._dtype]
+        view.obj, view.buf, view.internal = self, self._ptr, layout
+        view.len, view.itemsize, view.readonly = self.nbytes, ITEMSIZE[self._dtype], 0
+        view.format = format_of(self._dtype) if flags & PyBUF_FORMAT else NULL
+        view.ndim = self._ndim
+        view.shape = layout if flags & PyBUF_ND else NULL
+        view.strides = layout + self._ndim if (flags & PyBUF_STRIDES) == PyBUF_STRIDES else NULL
+        view.suboffsets = NULL
+        if flags & PyBUF_WRITABLE:
+            self.mark_written()         # the consumer will write, and will not tell
+
+    def __releasebuffer__(self, Py_buffer* view):
+        free(view.internal)
+
+    def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+        from needle_ndarray.interop import to_dlpack
+        return to_dlpack(self, max_version, dl_device, copy)
+
+    def __dlpack_device__(self):
+        from needle_ndarray.interop import dlpack_device
+        return dlpack_device(self)
+
+    def __reduce__(self):
+        return rebuild, (self.numpy(), self.device.name)
+
+    def __repr__(self):
+        text = np.array2string(np.asarray(self), separator=", ", prefix="NDArray(", threshold=1000, edgeitems=3)
+        return f"NDArray({text}, dtype={self.dtype}, device={self.device})"
+
+    def __str__(self):
+        return np.array2string(np.asarray(self), threshold=1000, edgeitems=3)
+
+    def __format__(self, spec):
+        return format(self.item(), spec) if self._size == 1 and spec else format(str(self), spec)
+
+
+@cython.no_gc
+@cython.freelist(8)
+cdef class UnaryMethod:
+    """A bound unary op: what `a.sqrt` is."""
+
+    cdef Op op
+    cdef NDArray array
+
+    def __cinit__(self, Op op, NDArray array):
+        self.op, self.array = op, array
+
+    def __call__(self, *, out=None):
+        return unary_op(self.op, self.array, out)
+
+    def __repr__(self):
+        return f"<method {self.op.name} of NDArray: {self.op.formula}>"
+
+
+cdef char* format_of(int dtype):
+    if dtype == FLOAT32:
+        return b"f"
+    if dtype == FLOAT64:
+        return b"d"
+    if dtype == INT32:
+        return b"i"
+    return b"q" if dtype == INT64 else b"?"
+
+
+cdef inline bint accepts(object other):
+    """Whether an operator of ours knows what to do; else Python asks the other operand (a Tensor, say)."""
+    return isinstance(other, (NDArray, float, int, np.ndarray, np.generic, list, tuple))
+
+
+cdef inline int compare_index(int op):
+    return 0 if op == Py_LT else 1 if op == Py_LE else 2 if op == Py_EQ else 3 if op == Py_NE else 4 if op == Py_GT else 5
+
+
+cdef Py_ssize_t count_over(NDArray a, object axis) except -1:
+    return math.prod([a._shape[i] for i in normal_axes("mean", axis, a._ndim)])
+
+
+cdef Backend find_backend(object device):
+    from needle_ndarray.devices import backend_of
+    return backend_of(device)
+
+
+def make_array(values, dtype, device):
+    """A new compact array; dtype None keeps what `values` have, but makes Python numbers and float64 float32."""
+    cdef Backend backend
+    cdef NDArray a
+    if isinstance(values, NDArray):
+        a = <NDArray> values
+        backend = a._backend if device is None else find_backend(device)
+        a = compact_copy(a) if dtype is None else a.astype(dtype)
+        return a if backend is a._backend else a.to(device)
+    backend = find_backend(device)
+    try:
+        host = np.asarray(values)
+    except ValueError as error:
+        raise ValueError(f"array: {error}") from None
+    if dtype is None and (host.dtype == np.float64 or not isinstance(values, (np.ndarray, np.generic))):
+        dtype = "float32" if host.dtype.kind != "b" else "bool"
+    return from_host(host, backend, dtype)
+
+
+def rebuild(values, device_name):
+    """What unpickling calls: on the device it was on, or the default one where that is missing."""
+    from needle_ndarray.devices import device
+    where = device(device_name)
+    return from_host(values, find_backend(where if where.enabled() else None))
+
+
+cdef NDArray reshape_view(NDArray a, int ndim, const Py_ssize_t* shape):
+    """The same elements as another shape without a copy; None where the strides do not allow it"""
+    cdef Py_ssize_t strides[MAX_NDIM]
+    cdef Py_ssize_t old_shape[MAX_NDIM]
+    cdef Py_ssize_t old_strides[MAX_NDIM]
+    cdef Py_ssize_t step = 1, have, want
+    cdef int n = 0, i, j, oi, ni, k
+    if a._compact:
+        for i in range(ndim - 1, -1, -1):
+            strides[i] = step
+            step *= shape[i]
+        return view_of(a, ndim, shape, strides, 0)
+    for i in range(a._ndim):                    # axes of size 1 say nothing
+        if a._shape[i] != 1:
+            old_shape[n], old_strides[n] = a._shape[i], a._strides[i]
+            n += 1
+    oi = ni = 0
+    while oi < n:                               # match groups of old axes with groups of new axes of the same size
+        i, j = oi + 1, ni
+        have, want = old_shape[oi], 1
+        while have != want:
+            if want < have:
+                want *= shape[j]
+                j += 1
+            else:
+                have *= old_shape[i]
+                i += 1
+        for k in range(oi, i - 1):
+            if old_strides[k] != old_shape[k + 1] * old_strides[k + 1]:
+                return None
+        step = old_strides[i - 1]
+        for k in range(j - 1, ni - 1, -1):
+            strides[k] = step
+            step *= shape[k]
+        oi, ni = i, j
+    for k in range(ni, ndim):                   # trailing ones
+        strides[k] = 1
+    return view_of(a, ndim, shape, strides, 0)
+
+
+cdef NDArray basic_view(NDArray a, object key):
+    """The view for ints, slices, None and ...; None where the key holds an array"""
+    cdef Py_ssize_t shape[MAX_NDIM]
+    cdef Py_ssize_t strides[MAX_NDIM]
+    cdef Py_ssize_t shift = 0, start, stop, step, n
+    cdef int axis = 0, out = 0, used = 0, dots = 0, i, skip
+    cdef tuple keys = key if type(key) is tuple else (key,)
+    for item in keys:
+        if item is Ellipsis:
+            dots += 1
+        elif item is None:
+            continue
+        elif isinstance(item, bool) or not isinstance(item, (int, slice, np.integer)):
+            return None
+        else:
+            used += 1
+    if dots > 1:
+        raise IndexError("an index can have only one ellipsis ('...')")
+    if used > a._ndim:
+        raise IndexError(f"too many indices: {used} for shape {a.shape}")
+    if a._ndim - used + len(keys) > MAX_NDIM:
+        raise IndexError(f"index would make more than {MAX_NDIM} axes")
+    for item in keys:
+        if item is None:
+            shape[out], strides[out] = 1, 0
+            out += 1
+        elif item is Ellipsis:
+            skip = a._ndim - used
+            for i in range(skip):
+                shape[out], strides[out] = a._shape[axis], a._strides[axis]
+                out += 1
+                axis += 1
+        elif isinstance(item, slice):
+            start, stop, step = (<slice> item).indices(a._shape[axis])
+            n = slice_length(start, stop, step)
+            shape[out] = n
+            strides[out] = a._strides[axis] * step if n > 1 else a._strides[axis]
+            if n:
+                shift += start * a._strides[axis]
+            out += 1
+            axis += 1
+        else:
+            try:
+                n = item
+            except OverflowError:
+                n = a._shape[axis]
+            if not -a._shape[axis] <= n < a._shape[axis]:
+                raise IndexError(f"index {item} is out of bounds for axis {axis} of shape {a.shape}")
+            shift += (n + a._shape[axis] if n < 0 else n) * a._strides[axis]
+            axis += 1
+    for i in range(axis, a._ndim):
+        shape[out], strides[out] = a._shape[i], a._strides[i]
+        out += 1
+    return view_of(a, out, shape, strides, shift)
+
+
+cdef inline Py_ssize_t slice_length(Py_ssize_t start, Py_ssize_t stop, Py_ssize_t step) noexcept:
+    if step > 0:
+        return (stop - start - 1) // step + 1 if start < stop else 0
+    return (start - stop - 1) // -step + 1 if stop < start else 0
+
+
+cdef int assign(NDArray view, object value) except -1:
+    """view[...] = value, cast to its dtype, broadcast as NumPy does; axes of size 1 of the value may differ"""
+    cdef NDArray source
+    check_writable("setitem", view)
+    if is_scalar(value):
+        store(view, value)
+        view.mark_written()
+        return 0
+    source = operand(value, view._backend)
+    check_device("setitem", view, source)
+    while source._ndim > view._ndim and source._shape[0] == 1:
+        source = source.reshape(source.shape[1:])
+    if not same_shape(source, view):
+        try:
+            source = broadcast_view(source, view._ndim, view._shape)
+        except BroadcastError:
+            if [n for n in source.shape if n != 1] != [n for n in view.shape if n != 1]:
+                raise BroadcastError(f"setitem: cannot put shape {source.shape} into {view.shape}") from None
+            source = source.reshape(view.shape)
+    if overlap(source, view):
+        source = compact_copy(source)
+    view._backend.copy(source, view)
+    view.mark_written()
+    return 0

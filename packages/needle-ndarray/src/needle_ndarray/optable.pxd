@@ -1,0 +1,29 @@
+# The numbers of the ops, shared by the table in backend.pyx and by the CPU kernels. A new op goes at the end of its
+# group here, gets a row in the table, a line in the NumPy backend and a loop in kernels/.
+
+cdef enum DTypeCode:
+    BOOL, INT32, INT64, FLOAT32, FLOAT64
+
+cdef enum UnaryCode:
+    # one or two machine instructions an element
+    NEGATIVE, ABS, SIGN, SQRT, RSQRT, RELU, FLOOR, CEIL, TRUNC, ROUND
+    ISNAN, ISINF, ISFINITE, LOGICAL_NOT, INVERT
+    # vector mathematics: dozens of instructions
+    EXP, EXPM1, LOG, LOG1P, SIN, COS, TANH, SIGMOID, ERF
+
+cdef enum BinaryCode:
+    ADD, SUBTRACT, MULTIPLY, DIVIDE, FLOOR_DIVIDE, REMAINDER, POWER, MAXIMUM, MINIMUM
+    EQUAL, NOT_EQUAL, LESS, LESS_EQUAL, GREATER, GREATER_EQUAL
+    LOGICAL_AND, LOGICAL_OR, LOGICAL_XOR, BITWISE_AND, BITWISE_OR, BITWISE_XOR
+
+cdef enum ReduceCode:
+    SUM, PROD, MAX, MIN, ANY, ALL
+
+cdef enum ArgReduceCode:
+    ARGMAX, ARGMIN
+
+cdef enum ScanCode:
+    CUMSUM
+
+cdef enum RandomCode:
+    UNIFORM, NORMAL

@@ -1,0 +1,122 @@
+"""What is right, and how near to it a result has to be. The only place with tolerances.
+
+- arithmetic, comparisons, rounding, integers: the very bits of NumPy, signs of zeros included;
+- mathematical functions: at most ULPS units in the last place from a result in wider precision;
+- float sums: an error that grows with log n; products of n factors: with n;
+- matrix products: the classic bound eps * k * (|a| @ |b|);
+- softmax and its relatives: a few eps, plus what rounding a - max must cost.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+ULPS = 4
+
+WIDER = {"float32": np.float64, "float64": np.longdouble}
+
+
+def _sigmoid(x: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-x))
+
+
+def _erf(x: np.ndarray) -> np.ndarray:
+    flat = [math.erf(v) for v in np.asarray(x, np.float64).ravel()]
+    return np.array(flat).reshape(x.shape).astype(x.dtype)
+
+
+#: Computed in wider precision, compared in units in the last place.
+MATH: dict[str, Any] = {
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "exp": np.exp,
+    "expm1": np.expm1,
+    "log": np.log,
+    "log1p": np.log1p,
+    "sin": np.sin,
+    "cos": np.cos,
+    "tanh": np.tanh,
+    "sigmoid": _sigmoid,
+    "erf": _erf,
+    "power": np.power,
+}
+
+#: Ops whose NumPy function has another name or rule; every other one is np.<name>.
+EXACT: dict[str, Any] = {"relu": lambda x: np.maximum(x, x.dtype.type(0)), "round": np.rint}
+ROUNDING = ("floor", "ceil", "trunc", "round")
+#: Of two zeros, either is the larger one: NumPy itself gives one or the other depending on the position.
+EITHER_ZERO = ("maximum", "minimum", "relu", "max", "min")
+
+
+def assert_same(got: np.ndarray, expected: np.ndarray, signs: bool = True, context: str = "") -> None:
+    """The same dtype, shape and values; NaN equals NaN, and -0.0 is not 0.0 where `signs`."""
+    expected = np.asarray(expected)
+    assert got.dtype == expected.dtype, f"{context} dtype {got.dtype}, expected {expected.dtype}"
+    assert got.shape == expected.shape, f"{context} shape {got.shape}, expected {expected.shape}"
+    wrong = got != expected
+    if got.dtype.kind == "f":
+        wrong &= ~(np.isnan(got) & np.isnan(expected))
+        if signs:
+            wrong |= (np.signbit(got) != np.signbit(expected)) & ~np.isnan(expected)
+    _report(wrong, got, expected, context)
+
+
+def assert_within(got: np.ndarray, expected: np.ndarray, bound: Any, context: str = "") -> None:
+    """|got - expected| <= bound, elementwise; NaN and infinities must be the same ones."""
+    assert got.shape == expected.shape, f"{context} shape {got.shape}, expected {expected.shape}"
+    with np.errstate(all="ignore"):
+        rounded = np.asarray(expected).astype(got.dtype)
+        finite = np.isfinite(rounded)
+        near = np.abs(got - expected) <= bound
+        same = (got == rounded) | (np.isnan(got) & np.isnan(rounded))
+    _report(~np.where(finite, near | same, same), got, expected, context)
+
+
+def assert_ulps(got: np.ndarray, wide: np.ndarray, limit: float = ULPS, context: str = "") -> None:
+    """At most `limit` units in the last place of `wide`, and zeros of the same sign where the result is 0 exactly."""
+    with np.errstate(all="ignore"):
+        rounded = wide.astype(got.dtype)
+        unit = np.spacing(np.abs(rounded)).astype(wide.dtype)
+    assert_within(got, wide, limit * unit, context)
+    zero = wide == 0
+    _report(zero & (np.signbit(got) != np.signbit(wide)), got, wide, f"{context} sign of zero:")
+
+
+def assert_op(op: Any, got: np.ndarray, *inputs: np.ndarray) -> None:
+    """A result of an elementwise op of the table, for inputs of the dtype it computes in."""
+    name, first = op.name, inputs[0]
+    context = f"{name} of {first.dtype}:"
+    with np.errstate(all="ignore"):
+        if name in MATH and first.dtype.kind == "f":
+            wide = MATH[name](*[x.astype(WIDER[first.dtype.name]) for x in inputs])
+            return assert_ulps(got, wide, context=context)
+        if name in ROUNDING and first.dtype.kind != "f":
+            expected = first
+        else:
+            expected = EXACT.get(name, getattr(np, name, None))(*inputs)
+    assert_same(got, expected, signs=name not in EITHER_ZERO, context=context)
+
+
+def sum_bound(a: np.ndarray, axes: tuple[int, ...], dtype: str) -> np.ndarray:
+    """What a pairwise or blocked sum may be off: eps * (8 + log2 n) * sum |a|."""
+    n = math.prod([a.shape[i] for i in axes])
+    magnitude = np.sum(np.abs(a.astype(np.float64)), axis=axes)
+    return np.finfo(dtype).eps * (8 + math.log2(max(n, 1))) * magnitude
+
+
+def product_bound(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """What a matrix product may be off: eps * k * (|a| @ |b|)."""
+    eps = np.finfo(a.dtype).eps
+    magnitude = np.abs(a.astype(np.float64)) @ np.abs(b.astype(np.float64))
+    return eps * max(a.shape[-1], 1) * magnitude
+
+
+def _report(wrong: np.ndarray, got: np.ndarray, expected: np.ndarray, context: str) -> None:
+    """Fail with the number of wrong elements and the first of them."""
+    if not np.any(wrong):
+        return
+    at = tuple(int(i) for i in np.argwhere(wrong)[0])
+    raise AssertionError(
+        f"{context} {np.count_nonzero(wrong)} of {wrong.size} elements are wrong, first at {at}:"
+        f" {got[at]!r}, expected {expected[at]!r}"
+    )

@@ -1,0 +1,31 @@
+"""Devices and Hypothesis profiles for the tests of needle-ndarray."""
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+import needle_ndarray as nd
+
+CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+COMMON = {"deadline": None, "suppress_health_check": CHECKS, "database": None, "print_blob": True}
+settings.register_profile("ci", max_examples=600, derandomize=True, **COMMON)
+settings.register_profile("small", max_examples=60, derandomize=True, **COMMON)  # for the sanitizer build
+settings.register_profile("long", max_examples=20_000, **COMMON)  # overnight, with new examples every time
+settings.load_profile(os.environ.get("NEEDLE_HYPOTHESIS", "ci"))
+
+DEVICES = ["cpu", "cpu_numpy"]
+
+
+@pytest.fixture(params=DEVICES)
+def device(request):
+    """Each of the backends of this package."""
+    return nd.device(request.param)
+
+
+@pytest.fixture
+def threads():
+    """A function that sets the number of threads; the old number comes back after the test."""
+    before = nd.get_num_threads()
+    yield nd.set_num_threads
+    nd.set_num_threads(before)

@@ -1,0 +1,3 @@
+"""Layers and losses."""
+
+__all__: list[str] = []
