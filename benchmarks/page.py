@@ -43,14 +43,16 @@ def chart(results: list[dict[str, Any]], title: str) -> str:
         for name, value in bars.items():
             start, end = sorted((x(1), x(value)))
             body.append(
-                f'<rect x="{start:.1f}" y="{y}" width="{max(end - start, 1):.1f}" height="{BAR - 1}" fill="{COLOURS[name]}"/>'
+                f'<rect x="{start:.1f}" y="{y}" width="{max(end - start, 1):.1f}" height="{BAR - 1}"'
+                f' fill="{COLOURS[name]}"/>'
                 f'<text x="{x(value) + (4 if value >= 1 else -4):.1f}" y="{y + BAR - 2}" font-size="8"'
                 f' text-anchor="{"start" if value >= 1 else "end"}">{value:.2g}</text>'
             )
             y += BAR
         y += GAP
     ticks = [
-        f'<line x1="{x(2.0**p):.1f}" x2="{x(2.0**p):.1f}" y1="{top - 6}" y2="{y}" stroke="{"#222" if p == 0 else "#ddd"}"/>'
+        f'<line x1="{x(2.0**p):.1f}" x2="{x(2.0**p):.1f}" y1="{top - 6}" y2="{y}"'
+        f' stroke="{"#222" if p == 0 else "#ddd"}"/>'
         f'<text x="{x(2.0**p):.1f}" y="{top - 10}" text-anchor="middle" font-size="9">{2.0**p:g}x</text>'
         for p in range(low, high + 1)
     ]
@@ -91,8 +93,9 @@ def write(path: Path, report: dict[str, Any]) -> None:
     out = [
         "# Benchmarks",
         "",
-        f"Measured on {report['cpu']} with {versions}. Each framework in its own process, all in one run, taking turns;",
-        f"best of {report['rounds']} rounds of about 30 ms. A ratio is their time over Needle's: above 1 Needle is faster.",
+        f"Measured on {report['cpu']} with {versions}.",
+        f"Each framework in its own process, all in one run, taking turns; best of {report['rounds']} rounds of about",
+        "30 ms. A ratio is their time over Needle's: above 1 Needle is faster.",
         "NumPy computes on one thread, but for its matmul. Run it yourself: `nox -s bench`.",
         "",
     ]

@@ -47,7 +47,7 @@ def kept_if_integer(function):
 INSTRUCTIONS = {
     "relu": lambda x: np.maximum(x, x.dtype.type(0)),
     "rsqrt": wide(lambda x: 1 / np.sqrt(x)),
-    "sigmoid": wide(lambda x: 1 / (1 + np.exp(-x))),
+    "sigmoid": wide(lambda x: np.exp(np.minimum(x, 0)) / (1 + np.exp(-np.abs(x)))),
     "erf": wide(np.vectorize(math.erf, otypes=[np.float64])),
     "sin": wide(np.sin),
     "cos": wide(np.cos),
@@ -101,10 +101,10 @@ class ToyBackend(Backend):
 
     @np.errstate(all="ignore")
     def reduce(self, op, a, axes, out):
-        x = see(a)
-        # Sums in double precision: their error does not grow with the number of elements.
-        how = {"dtype": np.float64} if op.result == "sum" and x.dtype.kind == "f" else {}
-        store(instruction(op)(x, axis=axes, **how), out)
+        # NumPy adds pairwise along the last axis of a compact array: so move what is summed there.
+        n = math.prod(a.shape[axis] for axis in axes)
+        rows = np.ascontiguousarray(np.moveaxis(see(a), axes, range(-len(axes), 0))).reshape(*out.shape, n)
+        store(instruction(op)(rows, axis=-1), out)
 
     def arg_reduce(self, op, a, axis, out):
         store(instruction(op)(see(a), axis=axis), out)

@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 
 import needle_ndarray as nd
-from needle_ndarray.testing import ContractSuite
+from needle_ndarray.testing import (
+    ElementwiseSuite,
+    FusedSuite,
+    InterfaceSuite,
+    MovementSuite,
+    ProductSuite,
+    RandomSuite,
+    ReductionSuite,
+)
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 
@@ -27,7 +35,12 @@ def installed(tmp_path_factory):
     sys.path.remove(str(DOCS))
 
 
-class TestToy(ContractSuite):
+class TestToy(InterfaceSuite, MovementSuite, ReductionSuite, ProductSuite, FusedSuite, RandomSuite):
+    device = "toy"
+
+
+@pytest.mark.slow
+class TestToyElementwise(ElementwiseSuite):
     device = "toy"
 
 

@@ -34,6 +34,7 @@ cdef extern from *:
     #else
     static int needle_cpu_level(void) { return 0; }
     #endif
+    #define needle_highest_bit(n) (63 - __builtin_clzll((unsigned long long)(n)))
     static Py_ssize_t needle_physical_memory(void) {
         return (Py_ssize_t)sysconf(_SC_PHYS_PAGES) * (Py_ssize_t)sysconf(_SC_PAGESIZE);
     }
@@ -41,6 +42,7 @@ cdef extern from *:
     int posix_memalign(void** out, size_t alignment, size_t size) nogil
     void needle_huge_pages(void* ptr, size_t nbytes) nogil
     int needle_cpu_level()
+    int highest_bit "needle_highest_bit"(Py_ssize_t n) noexcept nogil
     Py_ssize_t needle_physical_memory()
 
 DEF ALIGNMENT = 64              # a cache line, and the widest vector register
@@ -99,15 +101,11 @@ cdef class Buffer:
 
 cdef inline int size_class_of(Py_ssize_t nbytes) noexcept:
     """Class of blocks for nbytes: 64 * 2^(c // 4) * (4 + c % 4) / 4 bytes is the smallest that fits."""
-    cdef int power = 0
-    cdef Py_ssize_t base = ALIGNMENT
-    while 2 * base < nbytes:
-        base *= 2
-        power += 1
-    cdef int quarter = 0
-    while base + quarter * (base // 4) < nbytes:
-        quarter += 1
-    return 4 * power + quarter
+    if nbytes <= ALIGNMENT:
+        return 0
+    cdef int power = highest_bit(nbytes - 1) - 6            # 64 * 2^power < nbytes <= 64 * 2^(power + 1)
+    cdef Py_ssize_t quarter = <Py_ssize_t> 16 << power
+    return 4 * power + <int> ((nbytes - (<Py_ssize_t> ALIGNMENT << power) + quarter - 1) // quarter)
 
 
 cdef inline Py_ssize_t class_bytes(int size_class) noexcept:

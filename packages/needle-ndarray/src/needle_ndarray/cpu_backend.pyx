@@ -140,6 +140,15 @@ cdef NDArray host(object given, View* view):
     return a
 
 
+cdef inline bint constant(NDArray a) noexcept:
+    """Whether every element is the same place in memory."""
+    cdef int i
+    for i in range(a._ndim):
+        if a._strides[i] != 0 and a._shape[i] != 1:
+            return False
+    return True
+
+
 cdef int agree(const View* a, const View* out, bint dtypes) except -1:
     cdef int i
     cdef bint same = a.ndim == out.ndim
@@ -266,12 +275,16 @@ cdef class CPUBackend(Backend):
         cdef NDArray x = <NDArray?> a, y = <NDArray?> b, result = <NDArray?> out
         cdef View left, right, target
         cdef int threads, status
-        if x._compact and y._compact and result._compact and x._dtype == y._dtype and x._size < NOGIL_FROM \
-                and x._size == y._size and x._size == result._size and op.out_code[x._dtype] == result._dtype \
+        if result._compact and x._dtype == y._dtype and x._size < NOGIL_FROM and x._size == y._size \
+                and x._size == result._size and op.out_code[x._dtype] == result._dtype \
                 and x._ptr is not NULL and y._ptr is not NULL and result._ptr is not NULL \
                 and x._ptr is not result._ptr and y._ptr is not result._ptr:
-            ewise.binary(op.code, x._dtype, x._ptr, y._ptr, result._ptr, x._size)
-            return
+            if x._compact and y._compact:
+                ewise.binary(op.code, x._dtype, x._ptr, y._ptr, result._ptr, x._size)
+                return
+            if x._compact and constant(y) or y._compact and constant(x):
+                ewise.binary_constant(op.code, x._dtype, x._ptr, y._ptr, not x._compact, result._ptr, x._size)
+                return
         host(a, &left)
         host(b, &right)
         host(out, &target)
@@ -311,6 +324,11 @@ cdef class CPUBackend(Backend):
     cpdef reduce(self, Op op, object a, tuple axes, object out):
         cdef View given, source, target
         cdef int kept, threads, status, i
+        cdef NDArray x = <NDArray?> a, result = <NDArray?> out
+        if x._compact and x._size < NOGIL_FROM and result._size == 1 and len(axes) == x._ndim and x._ptr is not NULL \
+                and result._ptr is not NULL and op.out_code[x._dtype] == result._dtype:
+            reductions.reduce_all(op.code, x._dtype, x._ptr, x._size, result._dtype, result._ptr)
+            return
         host(a, &given)
         host(out, &target)
         kept = kept_first(&given, axes, &source)

@@ -2,7 +2,7 @@
 
 cimport cython
 from cpython.buffer cimport PyBUF_FORMAT, PyBUF_ND, PyBUF_STRIDES, PyBUF_WRITABLE
-from cpython.object cimport Py_EQ, Py_GE, Py_GT, Py_LE, Py_LT, Py_NE
+from cpython.object cimport PyObject, Py_EQ, Py_GE, Py_GT, Py_LE, Py_LT, Py_NE
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
@@ -20,11 +20,15 @@ from needle_ndarray.backend import ARG_REDUCE, BINARY, REDUCE, SCAN, UNARY
 from needle_ndarray.dtypes import DTYPES, dtype as to_dtype_object, promote_types
 
 cdef extern from "Python.h":
-    Py_ssize_t Py_REFCNT(object)
+    int PySlice_Unpack(object slice, Py_ssize_t* start, Py_ssize_t* stop, Py_ssize_t* step) except -1
+    Py_ssize_t PySlice_AdjustIndices(Py_ssize_t length, Py_ssize_t* start, Py_ssize_t* stop, Py_ssize_t step)
+    Py_ssize_t Py_REFCNT(PyObject*)
 
-DEF LIMIT = 0x7fffffffffffffff
+cdef Py_ssize_t MAX_SIZE = 0x7fffffffffffffff // 8
 
 cdef Backend NO_BACKEND = Backend()
+cdef type HostArray = np.ndarray
+cdef type HostScalar = np.generic
 cdef int[5] ITEMSIZE = [1, 4, 8, 4, 8]
 cdef int[5][5] PROMOTE
 for _a in DTYPES:
@@ -35,6 +39,7 @@ cdef Op ADD = BINARY["add"], SUBTRACT = BINARY["subtract"], MULTIPLY = BINARY["m
 cdef Op FLOOR_DIVIDE = BINARY["floor_divide"], REMAINDER = BINARY["remainder"], POWER = BINARY["power"]
 cdef Op NEGATIVE = UNARY["negative"], ABS = UNARY["abs"], INVERT = UNARY["invert"], SQRT = UNARY["sqrt"]
 cdef Op AND = BINARY["bitwise_and"], OR = BINARY["bitwise_or"], XOR = BINARY["bitwise_xor"]
+cdef list ALL_AXES = [tuple(range(n)) for n in range(MAX_NDIM + 1)]
 cdef tuple COMPARE = (BINARY["less"], BINARY["less_equal"], BINARY["equal"], BINARY["not_equal"], BINARY["greater"],
                       BINARY["greater_equal"])
 
@@ -48,17 +53,21 @@ class BroadcastError(ValueError, AssertionError):
 cdef int parse_ints(str what, object given, Py_ssize_t* out) except -1:
     """Read an int or a sequence of ints into out; the count."""
     cdef int n = 0
-    if isinstance(given, (int, np.integer)):
-        given = (given,)
-    try:
-        items = tuple(given)
-    except TypeError:
-        raise TypeError(f"{what}: expected an int or a sequence of ints, got {given!r}") from None
+    cdef tuple items
+    if type(given) is tuple:
+        items = given
+    elif isinstance(given, int) or isinstance(given, HostScalar):
+        items = (given,)
+    else:
+        try:
+            items = tuple(given)
+        except TypeError:
+            raise TypeError(f"{what}: expected an int or a sequence of ints, got {given!r}") from None
     if len(items) > MAX_NDIM:
         raise ValueError(f"{what}: {len(items)} axes, at most {MAX_NDIM} are supported")
     for item in items:
         try:
-            out[n] = as_index(item)
+            out[n] = item if type(item) is int else as_index(item)
         except TypeError:
             raise TypeError(f"{what}: expected ints, got {item!r} in {items}") from None
         except OverflowError:
@@ -82,7 +91,7 @@ cdef Py_ssize_t checked_size(int ndim, const Py_ssize_t* shape) except -1:
         zero = zero or shape[i] == 0
     for i in range(ndim):
         if shape[i] != 0:
-            if size > LIMIT // 8 // shape[i]:
+            if size > MAX_SIZE // shape[i]:
                 raise ValueError(f"shape {as_tuple(ndim, shape)}: more elements than 64 bits can address")
             size *= shape[i]
     return 0 if zero else size
@@ -90,7 +99,7 @@ cdef Py_ssize_t checked_size(int ndim, const Py_ssize_t* shape) except -1:
 
 cdef int normal_axis(str what, object axis, int ndim) except -1:
     try:
-        at = as_index(axis)
+        at = axis if type(axis) is int else as_index(axis)
     except TypeError:
         raise TypeError(f"{what}: expected an int axis, got {axis!r}") from None
     if not -ndim <= at < ndim:
@@ -240,19 +249,21 @@ cdef bint overlap(NDArray a, NDArray b) noexcept:
 
 # ---- Operands ---------------------------------------------------------------------------------------------------------------
 
-cdef bint is_scalar(object x):
-    return isinstance(x, (float, int, np.generic))
+cdef inline bint is_scalar(object x):
+    return isinstance(x, float) or isinstance(x, int) or isinstance(x, HostScalar)
 
 
 cdef int scalar_dtype(int other, object x) except -1:
     """What an array of dtype `other` and a scalar compute in: scalars bend to the array, as in NumPy 2."""
-    if isinstance(x, (bool, np.bool_)):
-        return other
-    if isinstance(x, (int, np.integer)):
-        return INT64 if other == BOOL else other
-    if isinstance(x, (float, np.floating)):
+    if isinstance(x, float):
         return other if other >= FLOAT32 else FLOAT64
-    raise TypeError(f"expected a bool, int or float scalar, got {type(x).__name__}")
+    if isinstance(x, bool):
+        return other
+    if isinstance(x, int):
+        return INT64 if other == BOOL else other
+    if x.dtype.kind not in "biuf":
+        raise TypeError(f"expected a bool, int or float scalar, got {type(x).__name__}")
+    return scalar_dtype(other, x.item())
 
 
 cdef NDArray scalar_array(Backend backend, int dtype, object x):
@@ -263,24 +274,21 @@ cdef NDArray scalar_array(Backend backend, int dtype, object x):
 
 cdef int store(NDArray out, object x) except -1:
     """out[...] = x for a scalar, with a range check; a single element on the host without a call"""
-    cdef object value = x
-    if out._dtype == INT32 or out._dtype == INT64:
-        if isinstance(x, (float, np.floating)) and not math.isfinite(x):
-            raise ValueError(f"cannot convert {x} to {DTYPES[out._dtype]}")
-        value = int(x)
-        bits = 31 if out._dtype == INT32 else 63
-        if not -(1 << bits) <= value < 1 << bits:
-            raise OverflowError(f"{value} is out of range for {DTYPES[out._dtype]}")
+    if out._ptr is not NULL and out._size == 1 and out._dtype >= FLOAT32:
+        if out._dtype == FLOAT32:
+            (<float*> out._ptr)[0] = <float> (<double> x)
+        else:
+            (<double*> out._ptr)[0] = x
+        return 0
+    cdef object value
+    if out._dtype >= FLOAT32:
+        value = float(x)
     elif out._dtype == BOOL:
         value = bool(x)
     else:
-        value = float(x)
+        value = integer_for(out._dtype, x)
     if out._ptr is NULL or out._size != 1:
         out._backend.fill(out, value)
-    elif out._dtype == FLOAT32:
-        (<float*> out._ptr)[0] = value
-    elif out._dtype == FLOAT64:
-        (<double*> out._ptr)[0] = value
     elif out._dtype == INT32:
         (<int*> out._ptr)[0] = value
     elif out._dtype == INT64:
@@ -290,11 +298,22 @@ cdef int store(NDArray out, object x) except -1:
     return 0
 
 
+cdef object integer_for(int dtype, object x):
+    """A scalar as an int of that dtype, cut towards 0; OverflowError where it does not fit"""
+    if not math.isfinite(x):
+        raise ValueError(f"cannot convert {x} to {DTYPES[dtype]}")
+    value = int(x)
+    bits = 31 if dtype == INT32 else 63
+    if not -(1 << bits) <= value < 1 << bits:
+        raise OverflowError(f"{value} is out of range for {DTYPES[dtype]}")
+    return value
+
+
 cdef NDArray operand(object x, Backend backend):
     """x as an array on the backend: an NDArray, or something NumPy reads"""
     if isinstance(x, NDArray):
         return x
-    if isinstance(x, (np.ndarray, list, tuple)):
+    if isinstance(x, (HostArray, list, tuple)):
         return from_host(np.asarray(x), backend)
     raise TypeError(f"expected an NDArray, a NumPy array or a number, got {type(x).__name__}")
 
@@ -506,7 +525,12 @@ cpdef NDArray reduce_op(Op op, NDArray a, object axis=None, bint keepdims=False)
     cdef int i, kept = 0, code = compute_code(op, a._dtype)
     cdef bint reduced[MAX_NDIM]
     cdef NDArray out
-    axes = normal_axes(op.name, axis, a._ndim)
+    if axis is None:
+        axes = ALL_AXES[a._ndim]
+    elif isinstance(axis, int):
+        axes = (normal_axis(op.name, axis, a._ndim),)
+    else:
+        axes = normal_axes(op.name, axis, a._ndim)
     for i in range(a._ndim):
         reduced[i] = False
     for i in axes:
@@ -578,6 +602,29 @@ def last_axis_op(str verb, NDArray a, axis, keeps_axis):
     for i, j in enumerate(kept + axes):
         back[j] = i
     return out.reshape(shape).permute(tuple(back))
+
+
+cdef object matmul_function = None
+
+
+cdef object matmul_of(object x, object y):
+    """x @ y: two matrices at once, every other case by linalg.matmul"""
+    global matmul_function
+    cdef NDArray a, b, out
+    cdef Py_ssize_t shape[2]
+    if isinstance(x, NDArray) and isinstance(y, NDArray):
+        a, b = <NDArray> x, <NDArray> y
+        if a._ndim == 2 and b._ndim == 2 and a._dtype == b._dtype and a._dtype != BOOL and a._backend is b._backend \
+                and a._shape[1] == b._shape[0]:
+            shape[0], shape[1] = a._shape[0], b._shape[1]
+            checked_size(2, shape)
+            out = empty_compact(a._backend, a._dtype, 2, shape)
+            a._backend.matmul(a, b, out)
+            return out
+    if matmul_function is None:
+        from needle_ndarray.linalg import matmul
+        matmul_function = matmul
+    return matmul_function(x, y)
 
 
 # ---- The array ---------------------------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ cdef class NDArray:
     def __dealloc__(self):
         if self._shape is not self._inline:
             free(self._shape)
-        if isinstance(self._buffer, Buffer) and Py_REFCNT(self._buffer) == 1:
+        if isinstance(self._buffer, Buffer) and Py_REFCNT(<PyObject*> self._buffer) == 1:
             recycle(<Buffer> self._buffer)
 
     cdef int set_ndim(self, int ndim) except -1:
@@ -140,7 +140,12 @@ cdef class NDArray:
     @property
     def T(self):
         """All axes reversed."""
-        return self.permute(tuple(range(self._ndim - 1, -1, -1)))
+        cdef Py_ssize_t shape[MAX_NDIM]
+        cdef Py_ssize_t strides[MAX_NDIM]
+        cdef int i
+        for i in range(self._ndim):
+            shape[i], strides[i] = self._shape[self._ndim - 1 - i], self._strides[self._ndim - 1 - i]
+        return view_of(self, self._ndim, shape, strides, 0)
 
     @property
     def mT(self):
@@ -449,16 +454,13 @@ cdef class NDArray:
         return binary_op(XOR, self, other, self)
 
     def __matmul__(self, other):
-        from needle_ndarray.linalg import matmul
-        return matmul(self, other) if accepts(other) else NotImplemented
+        return matmul_of(self, other) if accepts(other) else NotImplemented
 
     def __rmatmul__(self, other):
-        from needle_ndarray.linalg import matmul
-        return matmul(other, self) if accepts(other) else NotImplemented
+        return matmul_of(other, self) if accepts(other) else NotImplemented
 
     def __imatmul__(self, other):
-        from needle_ndarray.linalg import matmul
-        self[...] = matmul(self, other)
+        self[...] = matmul_of(self, other)
         return self
 
     def __neg__(self):
@@ -714,7 +716,7 @@ cdef char* format_of(int dtype):
 
 cdef inline bint accepts(object other):
     """Whether an operator of ours knows what to do; else Python asks the other operand (a Tensor, say)."""
-    return isinstance(other, (NDArray, float, int, np.ndarray, np.generic, list, tuple))
+    return isinstance(other, NDArray) or is_scalar(other) or isinstance(other, (HostArray, list, tuple))
 
 
 cdef inline int compare_index(int op):
@@ -796,6 +798,10 @@ cdef NDArray reshape_view(NDArray a, int ndim, const Py_ssize_t* shape):
     return view_of(a, ndim, shape, strides, 0)
 
 
+cdef inline bint is_position(object item):
+    return type(item) is int or (isinstance(item, (int, np.integer)) and not isinstance(item, bool))
+
+
 cdef NDArray basic_view(NDArray a, object key):
     """The view for ints, slices, None and ...; None where the key holds an array"""
     cdef Py_ssize_t shape[MAX_NDIM]
@@ -808,7 +814,7 @@ cdef NDArray basic_view(NDArray a, object key):
             dots += 1
         elif item is None:
             continue
-        elif isinstance(item, bool) or not isinstance(item, (int, slice, np.integer)):
+        elif not isinstance(item, slice) and not is_position(item):
             return None
         else:
             used += 1
@@ -829,8 +835,8 @@ cdef NDArray basic_view(NDArray a, object key):
                 out += 1
                 axis += 1
         elif isinstance(item, slice):
-            start, stop, step = (<slice> item).indices(a._shape[axis])
-            n = slice_length(start, stop, step)
+            PySlice_Unpack(item, &start, &stop, &step)
+            n = PySlice_AdjustIndices(a._shape[axis], &start, &stop, step)
             shape[out] = n
             strides[out] = a._strides[axis] * step if n > 1 else a._strides[axis]
             if n:
@@ -850,12 +856,6 @@ cdef NDArray basic_view(NDArray a, object key):
         shape[out], strides[out] = a._shape[i], a._strides[i]
         out += 1
     return view_of(a, out, shape, strides, shift)
-
-
-cdef inline Py_ssize_t slice_length(Py_ssize_t start, Py_ssize_t stop, Py_ssize_t step) noexcept:
-    if step > 0:
-        return (stop - start - 1) // step + 1 if start < stop else 0
-    return (start - stop - 1) // -step + 1 if stop < start else 0
 
 
 cdef int assign(NDArray view, object value) except -1:

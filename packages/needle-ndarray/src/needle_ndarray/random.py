@@ -152,7 +152,7 @@ def _sine_quarter(x: np.ndarray) -> np.ndarray:
     z = t * t
     series = np.ones_like(z)
     for k in (342, 272, 210, 156, 110, 72, 42, 20, 6):
-        series = 1.0 - z / k * series
+        series = 1.0 - z * (1.0 / k) * series
     return t * series
 
 

@@ -342,6 +342,24 @@ cdef void binary(int op, int dtype, const char* a, const char* b, char* out, Py_
         binary_of(op, <const boolean*> a, <const boolean*> b, out, n)
 
 
+cdef void binary_constant(int op, int dtype, const char* a, const char* b, bint left, char* out, Py_ssize_t n) noexcept nogil:
+    """out = op(a, b), contiguous but for one operand (`left`: the first) that is a single element"""
+    cdef char staged[CHUNK * 8]
+    cdef Py_ssize_t item = 1 if dtype == BOOL else 4 if dtype == INT32 or dtype == FLOAT32 else 8
+    cdef Py_ssize_t out_item = 1 if EQUAL <= op <= LOGICAL_XOR else item, start = 0, length
+    cdef View one
+    one.data, one.itemsize, one.ndim = <char*> (a if left else b), item, 1
+    one.shape[0], one.strides[0] = CHUNK, 0
+    gather(&one, 0, min(<Py_ssize_t> CHUNK, n), staged)
+    while start < n:
+        length = min(<Py_ssize_t> CHUNK, n - start)
+        if left:
+            binary(op, dtype, staged, b + start * item, out + start * out_item, length)
+        else:
+            binary(op, dtype, a + start * item, staged, out + start * out_item, length)
+        start += length
+
+
 cdef void where(const char* condition, int dtype, const char* a, const char* b, char* out, Py_ssize_t n) noexcept nogil:
     if dtype == FLOAT32 or dtype == INT32:              # moved by size, whatever it means
         where_loop(<const boolean*> condition, <const int*> a, <const int*> b, <int*> out, n)

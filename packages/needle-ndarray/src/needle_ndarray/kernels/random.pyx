@@ -4,6 +4,7 @@
 
 from cython.parallel cimport prange
 from libc.math cimport sqrt
+from libc.string cimport memcpy
 
 from needle_ndarray.kernels.views cimport FLOAT32
 from needle_ndarray.optable cimport NORMAL
@@ -12,15 +13,15 @@ cdef extern from *:
     """
     #include <stdint.h>
     #include <string.h>
-    /* x = m * 2^e with m in [sqrt(1/2), sqrt(2)) */
+    /* x = m * 2^e with m in [sqrt(1/2), sqrt(2)): returns e */
     static inline double needle_split(double x, double *m) {
-        uint64_t bits; int64_t e;
+        uint64_t bits;
+        int64_t e;
         memcpy(&bits, &x, 8);
-        e = (int64_t)((bits - 0x3fe6a09e667f3bcdULL) >> 52) & 0xfff;
-        e = e >= 0x800 ? e - 0x1000 : e;
+        e = ((int64_t)(bits - 0x3fe6a09e667f3bcdULL)) >> 52;
         bits -= (uint64_t)e << 52;
         memcpy(m, &bits, 8);
-        return (double)e;
+        return (double)(int32_t)e;
     }
     """
     ctypedef unsigned int uint32_t
@@ -29,30 +30,36 @@ cdef extern from *:
 
 cdef enum:
     GROUP = 4096            # blocks of four words that a thread takes at a time
+    LINE = 128              # blocks made side by side: loops over them become vector code
 
 
-cdef inline void philox(uint64_t seed, uint64_t counter, uint32_t* out) noexcept nogil:
-    """out = the four words of one block"""
-    cdef uint32_t c0 = <uint32_t> counter, c1 = <uint32_t> (counter >> 32), c2 = 0, c3 = 0
+# ---- Words ----------------------------------------------------------------------------------------------------------------
+
+cdef void philox(uint64_t seed, uint64_t counter, uint32_t* w0, uint32_t* w1, uint32_t* w2, uint32_t* w3) noexcept nogil:
+    """LINE blocks from the counter on; w0 .. w3 are their first to fourth words"""
     cdef uint32_t k0 = <uint32_t> seed, k1 = <uint32_t> (seed >> 32)
     cdef uint64_t p0, p1
-    cdef int r
+    cdef int r, i
+    for i in range(LINE):
+        w0[i], w1[i], w2[i], w3[i] = <uint32_t> (counter + i), <uint32_t> ((counter + i) >> 32), 0, 0
     for r in range(10):
-        p0 = <uint64_t> 0xD2511F53u * c0
-        p1 = <uint64_t> 0xCD9E8D57u * c2
-        c0 = <uint32_t> (p1 >> 32) ^ c1 ^ k0
-        c1 = <uint32_t> p1
-        c2 = <uint32_t> (p0 >> 32) ^ c3 ^ k1
-        c3 = <uint32_t> p0
+        for i in range(LINE):
+            p0 = <uint64_t> 0xD2511F53u * w0[i]
+            p1 = <uint64_t> 0xCD9E8D57u * w2[i]
+            w0[i] = <uint32_t> (p1 >> 32) ^ w1[i] ^ k0
+            w1[i] = <uint32_t> p1
+            w2[i] = <uint32_t> (p0 >> 32) ^ w3[i] ^ k1
+            w3[i] = <uint32_t> p0
         k0 += 0x9E3779B9u
         k1 += 0xBB67AE85u
-    out[0], out[1], out[2], out[3] = c0, c1, c2, c3
 
 
 cdef inline double unit(uint32_t high, uint32_t low) noexcept nogil:
     """53 random bits as a double in [0, 1)"""
-    return (<double> (high >> 5) * 67108864.0 + <double> (low >> 6)) / 9007199254740992.0
+    return (<double> <int> (high >> 5) * 67108864.0 + <double> <int> (low >> 6)) / 9007199254740992.0
 
+
+# ---- The normal distribution -------------------------------------------------------------------------------------------------
 
 cdef inline double log_unit(double x) noexcept nogil:
     """ln x for x in (0, 1]: x = m 2^e, ln m = 2 artanh((m - 1) / (m + 1)) by its series"""
@@ -67,66 +74,82 @@ cdef inline double sine_quarter(double x) noexcept nogil:
     """sin(pi/2 x) for x in [0, 1], by Taylor's series"""
     cdef double t = x * 1.5707963267948966, z
     z = t * t
-    return t * (1.0 - z / 6 * (1.0 - z / 20 * (1.0 - z / 42 * (1.0 - z / 72 * (1.0 - z / 110 * (1.0 - z / 156 * (
-        1.0 - z / 210 * (1.0 - z / 272 * (1.0 - z / 342)))))))))
+    return t * (1.0 - z * (1.0 / 6) * (1.0 - z * (1.0 / 20) * (1.0 - z * (1.0 / 42) * (1.0 - z * (1.0 / 72) * (
+        1.0 - z * (1.0 / 110) * (1.0 - z * (1.0 / 156) * (1.0 - z * (1.0 / 210) * (
+            1.0 - z * (1.0 / 272) * (1.0 - z * (1.0 / 342))))))))))
 
 
-cdef inline void normal_pair(double u, double v, double* first, double* second) noexcept nogil:
-    """Box and Muller: two independent normal numbers from u in (0, 1] and v in [0, 1)"""
-    cdef double radius = sqrt(-2.0 * log_unit(u)), turn = v * 4.0, sine, cosine
-    cdef int quarter = <int> turn
-    turn -= quarter
-    sine, cosine = sine_quarter(turn), sine_quarter(1.0 - turn)
-    if quarter == 0:
-        first[0], second[0] = radius * cosine, radius * sine
-    elif quarter == 1:
-        first[0], second[0] = -(radius * sine), radius * cosine
-    elif quarter == 2:
-        first[0], second[0] = -(radius * cosine), -(radius * sine)
-    else:
-        first[0], second[0] = radius * sine, -(radius * cosine)
+cdef void box_muller(double* u, double* v) noexcept nogil:
+    """LINE pairs of independent normal numbers, in place, from u in (0, 1] and v in [0, 1)"""
+    cdef double radius, turn, sine, cosine, swapped
+    cdef int i, quarter
+    for i in range(LINE):
+        radius = sqrt(-2.0 * log_unit(u[i]))
+        turn = v[i] * 4.0
+        quarter = <int> turn
+        turn -= <double> quarter
+        sine, cosine = radius * sine_quarter(turn), radius * sine_quarter(1.0 - turn)
+        swapped = sine if quarter & 1 else cosine           # quarter turns swap sine and cosine and change signs
+        sine = cosine if quarter & 1 else sine
+        u[i] = -swapped if (quarter == 1) | (quarter == 2) else swapped
+        v[i] = -sine if quarter >= 2 else sine
 
 
-cdef void block32(int op, const uint32_t* w, float* out, int n) noexcept nogil:
-    """Up to four float32 from one block: 24 bits each, or two pairs from 32 bits each"""
-    cdef double z[4]
-    cdef int i
+# ---- Lines of numbers -----------------------------------------------------------------------------------------------------------
+
+cdef void line32(int op, uint64_t seed, uint64_t counter, float* out) noexcept nogil:
+    """4 LINE float32: 24 bits each if uniform, pairs from 32 bits each if normal"""
+    cdef uint32_t w[4][LINE]
+    cdef double u[LINE]
+    cdef double v[LINE]
+    cdef int i, j
+    philox(seed, counter, w[0], w[1], w[2], w[3])
     if op != NORMAL:
-        for i in range(n):
-            out[i] = <float> (w[i] >> 8) / <float> 16777216.0
+        for j in range(4):
+            for i in range(LINE):
+                out[4 * i + j] = <float> <int> (w[j][i] >> 8) * <float> (1.0 / 16777216.0)
         return
-    for i in range(0, 4, 2):
-        normal_pair((<double> w[i] + 1.0) / 4294967296.0, <double> w[i + 1] / 4294967296.0, &z[i], &z[i + 1])
-    for i in range(n):
-        out[i] = <float> z[i]
+    for j in range(2):
+        for i in range(LINE):
+            u[i] = (<double> w[2 * j][i] + 1.0) * (1.0 / 4294967296.0)
+            v[i] = <double> w[2 * j + 1][i] * (1.0 / 4294967296.0)
+        box_muller(u, v)
+        for i in range(LINE):
+            out[4 * i + 2 * j], out[4 * i + 2 * j + 1] = <float> u[i], <float> v[i]
 
 
-cdef void block64(int op, const uint32_t* w, double* out, int n) noexcept nogil:
-    """Up to two float64 from one block: 53 bits each"""
-    cdef double z[2]
+cdef void line64(int op, uint64_t seed, uint64_t counter, double* out) noexcept nogil:
+    """2 LINE float64: 53 bits each"""
+    cdef uint32_t w[4][LINE]
+    cdef double u[LINE]
+    cdef double v[LINE]
     cdef int i
-    z[0], z[1] = unit(w[0], w[1]), unit(w[2], w[3])
+    philox(seed, counter, w[0], w[1], w[2], w[3])
+    for i in range(LINE):
+        u[i], v[i] = unit(w[0][i], w[1][i]), unit(w[2][i], w[3][i])
     if op == NORMAL:
-        normal_pair(1.0 - z[0], z[1], &z[0], &z[1])
-    for i in range(n):
-        out[i] = z[i]
+        for i in range(LINE):
+            u[i] = 1.0 - u[i]
+        box_muller(u, v)
+    for i in range(LINE):
+        out[2 * i], out[2 * i + 1] = u[i], v[i]
 
 
 cdef void group(int op, int dtype, uint64_t seed, uint64_t counter, char* out, Py_ssize_t n) noexcept nogil:
-    cdef uint32_t w[4]
-    cdef Py_ssize_t i = 0
-    if dtype == FLOAT32:
-        while i < n:
-            philox(seed, counter, w)
-            block32(op, w, <float*> out + i, <int> min(<Py_ssize_t> 4, n - i))
-            i += 4
-            counter += 1
-    else:
-        while i < n:
-            philox(seed, counter, w)
-            block64(op, w, <double*> out + i, <int> min(<Py_ssize_t> 2, n - i))
-            i += 2
-            counter += 1
+    """n numbers, a line at a time; the last line goes through a buffer"""
+    cdef char last[LINE * 16]
+    cdef Py_ssize_t per = 4 * LINE if dtype == FLOAT32 else 2 * LINE, item = 4 if dtype == FLOAT32 else 8, i = 0
+    cdef char* target
+    while i < n:
+        target = out + i * item if i + per <= n else last
+        if dtype == FLOAT32:
+            line32(op, seed, counter, <float*> target)
+        else:
+            line64(op, seed, counter, <double*> target)
+        if target == last:
+            memcpy(out + i * item, last, (n - i) * item)
+        i += per
+        counter += LINE
 
 
 cdef void fill_random(int op, int dtype, unsigned long long seed, unsigned long long counter, char* out, Py_ssize_t n,

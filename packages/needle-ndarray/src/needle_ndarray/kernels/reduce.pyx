@@ -46,6 +46,28 @@ cdef inline A identity(int op, A like) noexcept nogil:
     return op == PROD or op == ALL
 
 
+cdef T extreme(int op, const T* a, Py_ssize_t n) noexcept nogil:
+    """Largest (smallest) of n >= LANES elements, n a multiple of LANES; NaN if one is"""
+    cdef T lane[LANES]
+    cdef Py_ssize_t i, k
+    for k in range(LANES):
+        lane[k] = a[k]
+    if op == MAX:
+        for i in range(1, n // LANES):
+            for k in range(LANES):
+                lane[k] = lane[k] if (lane[k] >= a[LANES * i + k]) | (lane[k] != lane[k]) else a[LANES * i + k]
+    else:
+        for i in range(1, n // LANES):
+            for k in range(LANES):
+                lane[k] = lane[k] if (lane[k] <= a[LANES * i + k]) | (lane[k] != lane[k]) else a[LANES * i + k]
+    for k in range(1, LANES):
+        if op == MAX:
+            lane[0] = lane[0] if (lane[0] >= lane[k]) | (lane[0] != lane[0]) else lane[k]
+        else:
+            lane[0] = lane[0] if (lane[0] <= lane[k]) | (lane[0] != lane[0]) else lane[k]
+    return lane[0]
+
+
 cdef A fold(int op, const T* a, Py_ssize_t n, A acc) noexcept nogil:
     """op(acc, a[0], a[1], ...)"""
     cdef A lane[LANES]
@@ -60,14 +82,9 @@ cdef A fold(int op, const T* a, Py_ssize_t n, A acc) noexcept nogil:
         for i in range(whole // LANES):
             for k in range(LANES):
                 lane[k] *= <A> a[LANES * i + k]
-    elif op == MAX:
-        for i in range(whole // LANES):
-            for k in range(LANES):
-                lane[k] = <A> a[LANES * i + k] if (a[LANES * i + k] >= lane[k]) | (a[LANES * i + k] != a[LANES * i + k]) else lane[k]
-    elif op == MIN:
-        for i in range(whole // LANES):
-            for k in range(LANES):
-                lane[k] = <A> a[LANES * i + k] if (a[LANES * i + k] <= lane[k]) | (a[LANES * i + k] != a[LANES * i + k]) else lane[k]
+    elif op == MAX or op == MIN:
+        if whole > 0:
+            lane[0] = <A> extreme(op, a, whole)
     elif op == ANY:
         for i in range(whole // LANES):
             for k in range(LANES):
@@ -204,6 +221,13 @@ cdef void vertical(const Job* job, Py_ssize_t task, const T* data, A* partial, c
         r += rows
 
 
+cdef void work(const Job* job, Py_ssize_t task, const T* data, A* partial, char* staged) noexcept nogil:
+    if job.vertical:
+        vertical(job, task, data, partial, staged)
+    else:
+        horizontal(job, task, data, partial, staged)
+
+
 cdef int reduce_of(Job* job, const T* data, A acc, View* out, int threads) noexcept nogil:
     """Partial results of every task, combined in order, cast into out."""
     cdef Py_ssize_t outputs = job.outer.size, tasks = job.spans * job.groups, t, o
@@ -216,11 +240,12 @@ cdef int reduce_of(Job* job, const T* data, A acc, View* out, int threads) noexc
     staged = <char*> (partial + max(job.spans, 1) * outputs)
     for o in range(outputs if job.spans == 0 else 0):
         partial[o] = identity(job.op, acc)
-    for t in prange(tasks, num_threads=threads, schedule="static", use_threads_if=threads > 1):
-        if job.vertical:
-            vertical(job, t, data, partial, staged + thread_number() * CHUNK * 8)
-        else:
-            horizontal(job, t, data, partial, staged + thread_number() * CHUNK * 8)
+    if threads == 1:
+        for t in range(tasks):
+            work(job, t, data, partial, staged)
+    else:
+        for t in prange(tasks, num_threads=threads, schedule="static"):
+            work(job, t, data, partial, staged + thread_number() * CHUNK * 8)
     for t in range(1, job.spans):
         for o in range(outputs):
             partial[o] = combine(job.op, partial[o], partial[t * outputs + o])
@@ -234,6 +259,23 @@ cdef int reduce_of(Job* job, const T* data, A acc, View* out, int threads) noexc
     status = copy(&result, out, 1)
     free(partial)
     return status
+
+
+cdef void reduce_all(int op, int dtype, const char* a, Py_ssize_t n, int out_dtype, char* out) noexcept nogil:
+    """out = op over n contiguous elements: few enough for one span"""
+    cdef double floats
+    cdef int64 ints
+    if dtype >= FLOAT32:
+        floats = fold_floats(op, dtype, a, n)
+        cast(FLOAT64, out_dtype, <char*> &floats, out, 1)
+        return
+    if dtype == INT32:
+        ints = fold(op, <const int*> a, n, identity(op, <int64> 0))
+    elif dtype == INT64:
+        ints = fold(op, <const int64*> a, n, identity(op, <int64> 0))
+    else:
+        ints = fold(op, <const boolean*> a, n, identity(op, <int64> 0))
+    cast(INT64, out_dtype, <char*> &ints, out, 1)
 
 
 cdef int reduce_views(int op, View* a, int kept, View* out, int threads) noexcept nogil:

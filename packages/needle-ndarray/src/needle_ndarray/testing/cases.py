@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ NAMES = [str(d) for d in DTYPES]
 FLOATS = ["float32", "float64"]
 INTEGERS = ["int32", "int64"]
 SHAPE = (5, 7, 9)  # odd, so that every vector loop has a tail
-LARGE = (301, 401)  # enough work for threads, and again a tail
+LARGE = (271, 373)  # enough work for threads, and again a tail
 
 # ---- Values -----------------------------------------------------------------------------------------------------------
 
@@ -42,8 +43,13 @@ SPECIAL = {
 }
 
 
-def plain(dtype: str, shape: tuple[int, ...], salt: int = 0) -> np.ndarray:
+def plain(dtype: str, shape: tuple[int, ...], salt: int = 0, scale: int = 1) -> np.ndarray:
     """Ordinary values: nothing overflows when a few are multiplied or many are added."""
+    return (_plain(dtype, shape, salt) * np.array(scale, "bool" if dtype == "bool" else dtype)).reshape(shape)
+
+
+@lru_cache(64)
+def _plain(dtype: str, shape: tuple[int, ...], salt: int) -> np.ndarray:
     rng = np.random.default_rng([salt, math.prod(shape)])
     if dtype == "bool":
         return rng.random(shape) < 0.5
@@ -54,6 +60,11 @@ def plain(dtype: str, shape: tuple[int, ...], salt: int = 0) -> np.ndarray:
 
 def values(dtype: str, shape: tuple[int, ...], salt: int = 0) -> np.ndarray:
     """Every special value where there is room, and random ones of all magnitudes, shuffled."""
+    return _values(dtype, shape, salt).copy()
+
+
+@lru_cache(64)
+def _values(dtype: str, shape: tuple[int, ...], salt: int) -> np.ndarray:
     rng = np.random.default_rng([salt, math.prod(shape), 1])
     size = math.prod(shape)
     special = SPECIAL[dtype]
@@ -162,7 +173,9 @@ SMALL = [name for name in INPUTS if not name.startswith("large")]
 class Canvas:
     """A result array in some kind of view, with known values around it that must survive."""
 
-    def __init__(self, suite: "Suite", kind: str, shape: tuple[int, ...], dtype: str, initial: np.ndarray | None = None):
+    def __init__(
+        self, suite: "Suite", kind: str, shape: tuple[int, ...], dtype: str, initial: np.ndarray | None = None
+    ):
         self.kind, self.shape = KINDS[kind], tuple(shape)
         self.before = values(dtype, self.kind.base(self.shape), salt=99)
         if initial is not None:
@@ -194,7 +207,9 @@ class Suite:
         """A compact array on the device."""
         return make_array(host, host.dtype.name, device(self.device))
 
-    def operand(self, kind: str, dtype: str, shape: tuple[int, ...] = SHAPE, salt: int = 0, make: Any = values) -> tuple:
+    def operand(
+        self, kind: str, dtype: str, shape: tuple[int, ...] = SHAPE, salt: int = 0, make: Any = values
+    ) -> tuple:
         """An array in that kind of view, and its values."""
         return self.view(kind, lambda base: make(dtype, base, salt), shape)
 
@@ -202,7 +217,7 @@ class Suite:
         """An array in that kind of view of what `make(base shape)` gives, and its values."""
         how = KINDS[kind]
         shape = how.shape(shape)
-        base = make(how.base(shape))
+        base = np.asarray(make(how.base(shape)))
         return how.view(self.array(base), shape), how.view(base, shape)
 
     def canvas(self, kind: str, shape: tuple[int, ...], dtype: str, initial: np.ndarray | None = None) -> Canvas:

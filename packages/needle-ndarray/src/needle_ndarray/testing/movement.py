@@ -1,4 +1,4 @@
-"""The contract of the interface itself, and of the verbs that move data: host copies, `fill`, `copy`, `take`, `put`, `scatter_add`."""
+"""The contract of the interface itself, and of the verbs that move data."""
 
 import numpy as np
 import pytest
@@ -64,7 +64,7 @@ class MovementSuite(Suite):
     @pytest.mark.parametrize("kind", OUTPUTS)
     def test_fill(self, kind, dtype):
         shape = self.operand(kind, dtype)[1].shape
-        for value in SPECIAL[dtype].tolist()[:8]:
+        for value in SPECIAL[dtype].tolist()[: 2 if kind.startswith("large") else 8]:
             canvas = self.canvas(kind, shape, dtype)
             self.backend.fill(canvas.out, value)
             assert_same(canvas.result(), np.full(shape, value, dtype))
@@ -75,7 +75,7 @@ class MovementSuite(Suite):
     def test_copy(self, dtype, to, layout):
         """Casts as NumPy's astype: floats lose their fraction, integers wrap, NaN and inf are True."""
         loses = dtype.startswith("float") and to.startswith("int")  # beyond an integer's range C leaves it open
-        make = (lambda *args: plain(*args) * 1000) if loses else values
+        make = (lambda *args: plain(*args, scale=1000)) if loses else values
         a, x = self.operand(layout[0], dtype, make=make)
         canvas = self.canvas(layout[1], x.shape, to)
         self.backend.copy(a, canvas.out)
@@ -85,7 +85,12 @@ class MovementSuite(Suite):
     @pytest.mark.parametrize(
         "dtype, to, given, expected",
         [
-            ("float32", "int32", [1.9, -1.9, 0.5, -0.0, 2147483520.0, -2147483648.0], [1, -1, 0, 0, 2147483520, -(2**31)]),
+            (
+                "float32",
+                "int32",
+                [1.9, -1.9, 0.5, -0.0, 2147483520.0, -2147483648.0],
+                [1, -1, 0, 0, 2147483520, -(2**31)],
+            ),
             ("float64", "int64", [1e15 + 0.5, -3.999, -(2.0**63)], [10**15, -3, -(2**63)]),
             ("float64", "bool", [np.nan, np.inf, -np.inf, 0.0, -0.0, 5e-324], [True, True, True, False, False, True]),
             ("int64", "int32", [2**32 + 5, -(2**31) - 1, 2**63 - 1], [5, 2**31 - 1, -1]),

@@ -98,10 +98,10 @@ def assert_op(op: Any, got: np.ndarray, *inputs: np.ndarray) -> None:
 
 
 def sum_bound(a: np.ndarray, axes: tuple[int, ...], dtype: str) -> np.ndarray:
-    """What a pairwise or blocked sum may be off: eps * (8 + log2 n) * sum |a|."""
+    """What a pairwise or blocked sum may be off: eps * (32 + log2 n) * sum |a|."""
     n = math.prod([a.shape[i] for i in axes])
     magnitude = np.sum(np.abs(a.astype(np.float64)), axis=axes)
-    return np.finfo(dtype).eps * (8 + math.log2(max(n, 1))) * magnitude
+    return np.finfo(dtype).eps * (32 + math.log2(max(n, 1))) * magnitude
 
 
 def product_bound(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -26,7 +26,7 @@ PRODUCTS = [
     ((0,), 3, 4, 5),
     ((2,), 3, 0, 2),
 ]
-BIG = [((), 530, 70, 301), ((), 60, 70, 1100), ((4,), 130, 90, 65), ((), 300, 600, 20)]
+BIG = [((), 530, 70, 31), ((), 60, 70, 600), ((4,), 90, 70, 65), ((), 300, 600, 20)]
 #: Kinds of a, b and out.
 OPERANDS = [
     tuple(line.split(","))
@@ -94,7 +94,7 @@ class ProductSuite(Suite):
     def test_matmul(self, dtype, lead, m, k, n, kinds):
         self.multiply(dtype, lead, m, k, n, kinds)
 
-    @pytest.mark.parametrize("kinds", OPERANDS, ids=",".join)
+    @pytest.mark.parametrize("kinds", [k for k in OPERANDS if "sliced" not in k and "flipped" not in k], ids=",".join)
     @pytest.mark.parametrize("lead, m, k, n", BIG)
     @pytest.mark.parametrize("dtype", ["int32", "float32"])
     def test_matmul_in_panels(self, dtype, lead, m, k, n, kinds):
@@ -102,7 +102,7 @@ class ProductSuite(Suite):
 
     @pytest.mark.parametrize("dtype", FLOATS)
     def test_double_panels(self, dtype):
-        self.multiply(dtype, (), 530, 70, 301, ("compact", "swapped", "columns"))
+        self.multiply(dtype, (), 530, 70, 301, ("sliced", "flipped", "columns"))
 
     @pytest.mark.parametrize("dtype", ["int32", "int64"])
     def test_integers_wrap(self, dtype):
@@ -163,7 +163,9 @@ class FusedSuite(Suite):
     def run(self, verb, a, x, way, out="compact"):
         shape = x.shape[:-1] if verb == "logsumexp" else x.shape
         canvas = self.canvas(out, shape, x.dtype.name)
-        call = getattr(self.backend, verb) if way == "own" else lambda *args: getattr(Backend, verb)(self.backend, *args)
+        call = (
+            getattr(self.backend, verb) if way == "own" else lambda *args: getattr(Backend, verb)(self.backend, *args)
+        )
         call(a, canvas.out)
         with np.errstate(all="ignore"):
             expected, bound = FUSED[verb](x)
@@ -176,7 +178,7 @@ class FusedSuite(Suite):
     @pytest.mark.parametrize("dtype", FLOATS)
     @pytest.mark.parametrize("verb", FUSED)
     def test_fused(self, verb, dtype, kind, way):
-        a, x = self.operand(kind, dtype, make=lambda *args: plain(*args) * 20)
+        a, x = self.operand(kind, dtype, make=lambda *args: plain(*args, scale=20))
         self.run(verb, a, x, way)
         if KINDS[kind].writable and KINDS[kind].shape(()) == ():
             self.run(verb, a, x, way, out=kind)
@@ -186,7 +188,7 @@ class FusedSuite(Suite):
     @pytest.mark.parametrize("dtype", FLOATS)
     @pytest.mark.parametrize("verb", FUSED)
     def test_row_lengths(self, verb, dtype, n, way):
-        x = plain(dtype, (3, n)) * np.array(3, dtype)
+        x = plain(dtype, (3, n), scale=3)
         self.run(verb, self.array(x), x, way)
 
     @ways

@@ -22,7 +22,9 @@ def assert_reduced(op, got: np.ndarray, x: np.ndarray, axes: tuple[int, ...]) ->
     with np.errstate(all="ignore"):
         if op.result != "sum" or x.dtype.kind != "f":
             kind = {"dtype": np.int64} if op.result == "sum" else {}
-            return assert_same(got, np.asarray(getattr(np, op.name)(x, axis=axes, **kind)), signs=False, context=op.name)
+            return assert_same(
+                got, np.asarray(getattr(np, op.name)(x, axis=axes, **kind)), signs=False, context=op.name
+            )
         exact = np.asarray(getattr(np, op.name)(x.astype(np.longdouble), axis=axes))
         if op.name == "sum":
             bound = sum_bound(x, axes, dtype)
@@ -36,7 +38,7 @@ def factors(dtype: str, shape: tuple[int, ...], salt: int = 0) -> np.ndarray:
     """Values whose product stays in range: near 1, or from -1, 1 and 2."""
     base = plain(dtype, shape, salt)
     if dtype in FLOATS:
-        return (1 + base / 1000).astype(dtype)
+        return np.asarray(1 + base / 1000).astype(dtype)
     return base if dtype == "bool" else np.where(base > 40, 2, np.where(base > 0, 1, -1)).astype(dtype)
 
 
@@ -71,7 +73,9 @@ class ReductionSuite(Suite):
         a, x = self.operand("compact", dtype, make=factors if op.name == "prod" else plain)
         self.reduce(op, a, x, axes, out)
 
-    @pytest.mark.parametrize("shape", [(1, 5000), (5000, 1), (70000, 3), (3, 70000), (2, 3, 4, 5, 6, 7), (17, 1, 1031)], ids=str)
+    @pytest.mark.parametrize(
+        "shape", [(1, 5000), (5000, 1), (70000, 3), (3, 70000), (2, 3, 4, 5, 6, 7), (17, 1, 1031)], ids=str
+    )
     @pytest.mark.parametrize("op, dtype", accepted(REDUCE))
     def test_reduce_long_and_thin(self, op, dtype, shape):
         """Shapes where a backend changes its way: long runs, long columns, many axes."""
@@ -111,6 +115,8 @@ class ReductionSuite(Suite):
         """Largest and smallest integers (sums wrap), NaN, inf - inf."""
         for part in ([0, -1], slice(None), slice(1, None), slice(3, 9)):
             x = SPECIAL[dtype][part]
+            if x.size == 0:
+                continue
             if dtype in FLOATS and op.name in ("sum", "prod"):
                 x = x[np.abs(x) != np.finfo(dtype).max]  # sums that overflow and come back have no right answer
                 if op.name == "prod":
