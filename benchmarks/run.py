@@ -79,7 +79,7 @@ def flatness(results: list[dict[str, Any]]) -> list[str]:
             curve = [r["times"][name]["best"] / r["elements"] for r in middle if name in r["times"]]
             if curve:
                 lines.append(
-                    f"add, 10^5 to 10^7 elements, {threads} threads, {name}: {min(curve) * 1e9:.3f} to"
+                    f"add, 10^5 to 10^7 elements, threads {threads}, {name}: {min(curve) * 1e9:.3f} to"
                     f" {max(curve) * 1e9:.3f} ns per element, factor {max(curve) / min(curve):.2f}"
                 )
     return lines

@@ -21,7 +21,15 @@ KERNELS = ["ewise", "strided", "reduce", "matmul", "index", "random", "nn"]
 X86_LEVELS = {"v2": "-march=x86-64-v2", "v3": "-march=x86-64-v3", "v4": "-march=x86-64-v4"}
 
 # Wrapping integers and no errno: what NumPy does. No contraction: one source, the same bits at every level.
-COMPILE = ["-fwrapv", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fopenmp", "-Wno-unused-function", "-Wno-tautological-compare"]
+COMPILE = [
+    "-fwrapv",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-ffp-contract=off",
+    "-fopenmp",
+    "-Wno-unused-function",
+    "-Wno-tautological-compare",
+]
 COMPILE += ["-O1", "-g", "-fsanitize=address,undefined", "-fno-omit-frame-pointer"] if DEBUG else ["-O3", "-g0"]
 LINK = ["-fopenmp"] + (["-fsanitize=address,undefined"] if DEBUG else [])
 DIRECTIVES = {

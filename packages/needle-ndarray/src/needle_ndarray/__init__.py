@@ -12,25 +12,78 @@ from needle_ndarray.buffer import Buffer, empty_cache, memory_stats, reset_peak,
 from needle_ndarray.config import show_config
 from needle_ndarray.cpu_backend import get_num_threads, set_num_threads
 from needle_ndarray.creation import (
-    arange, array, asarray, astype, empty, empty_like, eye, finfo, full, full_like, iinfo, linspace, one_hot,
-    ones, ones_like, tril, triu, zeros, zeros_like,
+    arange,
+    array,
+    asarray,
+    astype,
+    empty,
+    empty_like,
+    eye,
+    finfo,
+    full,
+    full_like,
+    iinfo,
+    linspace,
+    one_hot,
+    ones,
+    ones_like,
+    tril,
+    triu,
+    zeros,
+    zeros_like,
 )  # fmt: skip
 from needle_ndarray.devices import (
-    Device, DeviceError, all_devices, cpu, cpu_numpy, cuda, default_device, device,
+    Device,
+    DeviceError,
+    all_devices,
+    cpu,
+    cpu_numpy,
+    cuda,
+    default_device,
+    device,
 )  # fmt: skip
 from needle_ndarray.dtypes import (
-    DType, bool_, can_cast, dtype, float32, float64, int32, int64, promote_types, result_type,
+    DType,
+    bool_,
+    can_cast,
+    dtype,
+    float32,
+    float64,
+    int32,
+    int64,
+    promote_types,
+    result_type,
 )  # fmt: skip
-from needle_ndarray.elementwise import *  # noqa: F403
+from needle_ndarray.elementwise import *
 from needle_ndarray.indexing import gather, nonzero, scatter_add, take, take_along_axis
 from needle_ndarray.interop import from_dlpack, from_numpy
 from needle_ndarray.linalg import einsum, matmul
 from needle_ndarray.manipulation import (
-    broadcast_arrays, broadcast_to, concat, concatenate, expand_dims, flip, matrix_transpose, meshgrid, moveaxis,
-    pad, permute, permute_dims, repeat, reshape, roll, split, squeeze, stack, swapaxes, tile, transpose, unstack,
+    broadcast_arrays,
+    broadcast_to,
+    concat,
+    concatenate,
+    expand_dims,
+    flip,
+    matrix_transpose,
+    meshgrid,
+    moveaxis,
+    pad,
+    permute,
+    permute_dims,
+    repeat,
+    reshape,
+    roll,
+    split,
+    squeeze,
+    stack,
+    swapaxes,
+    tile,
+    transpose,
+    unstack,
 )  # fmt: skip
 from needle_ndarray.ndarray import BroadcastError, NDArray, broadcast_shapes
-from needle_ndarray.reductions import *  # noqa: F403
+from needle_ndarray.reductions import *
 
 from math import e, inf, nan, pi  # isort: skip
 
@@ -38,3 +91,4 @@ bool = bool_
 newaxis = None
 BackendDevice = Device  # the course's name
 __version__ = "0.1.0"
+__all__ = [name for name in globals() if not name.startswith("_")]

@@ -149,13 +149,13 @@ cdef class Backend:
     name = "none"
     interface_version = INTERFACE_VERSION
 
-    # ---- Devices ------------------------------------------------------------------------------------------------
+    # ---- Devices --------------------------------------------------------------------------
 
     def why_disabled(self):
         """None where the device can be used here, else one line: what is missing, and the remedy."""
         return None
 
-    # ---- Required: memory -----------------------------------------------------------------------------------------
+    # ---- Required: memory --------------------------------------------------------------------------
 
     cpdef object allocate(self, Py_ssize_t nbytes):
         """A buffer of at least nbytes, uninitialised. It has `nbytes`, `ptr()` and `version`; `Buffer` is one."""
@@ -172,7 +172,7 @@ cdef class Backend:
     cpdef synchronize(self):
         """Wait until everything asked for is done. Nothing to do for a backend that computes at once."""
 
-    # ---- Required: arithmetic ---------------------------------------------------------------------------------------
+    # ---- Required: arithmetic --------------------------------------------------------------------------
 
     cpdef fill(self, object out, object value):
         """out[...] = value, a Python scalar"""
@@ -230,7 +230,7 @@ cdef class Backend:
         """Fill compact `out` from Philox-4x32-10 blocks counter, counter + 1, ... (see random.py): the same bits everywhere"""
         raise NotImplementedError(f"backend {self.name}: random {op.name}")
 
-    # ---- Optional: fused kernels, over the last axis; the defaults say what they compute -----------------------------
+    # ---- Optional: fused kernels, over the last axis; the defaults say what they compute ---------------------------
 
     cpdef softmax(self, object a, object out):
         """out = e^(a - max) / sum e^(a - max)"""

@@ -1,14 +1,13 @@
 """Host memory: buffers, and the caching allocator that hands them out.
 
-Fresh memory costs a page fault per 4 KB, more than the arithmetic done on it. So a buffer whose last array dies goes to the free list
-of its size class instead of back to the system, up to a ceiling. Its memoryview, dear to make, stays with it.
+Fresh memory costs a page fault per 4 KB, more than the arithmetic done on it. So a buffer whose last array dies goes to the
+free list of its size class instead of back to the system, up to a ceiling. Its memoryview, dear to make, stays with it.
 """
 
 import os
 
 cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
-from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdlib cimport free
 

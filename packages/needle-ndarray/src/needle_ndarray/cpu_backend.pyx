@@ -4,10 +4,11 @@ import os
 
 from needle_ndarray.backend cimport Backend, Op
 from needle_ndarray.buffer cimport Buffer, allocate as allocate_buffer
-from needle_ndarray.kernels cimport ewise, index as indexing, matmul as products, nn, random as generators, reduce as reductions, strided
+from needle_ndarray.kernels cimport ewise, nn, strided
+from needle_ndarray.kernels cimport index as indexing, matmul as products, random as generators, reduce as reductions
 from needle_ndarray.kernels.views cimport View, int64
 from needle_ndarray.ndarray cimport NDArray
-from needle_ndarray.optable cimport EXP, FLOAT32, FLOAT64, INT64, POWER
+from needle_ndarray.optable cimport EXP, FLOAT32, INT64, POWER
 
 import numpy as np
 
@@ -32,7 +33,7 @@ cdef int num_threads = 1
 cdef bint threads_started = False
 
 
-# ---- Threads --------------------------------------------------------------------------------------------------------------
+# ---- Threads --------------------------------------------------------------------------
 
 def set_num_threads(n):
     """Use at most n threads per operation; results are the same bits for every n."""
@@ -77,7 +78,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-# ---- BLAS -----------------------------------------------------------------------------------------------------------------
+# ---- BLAS --------------------------------------------------------------------------
 
 cdef products.Blas blas
 cdef bint blas_sought = False
@@ -129,7 +130,7 @@ def config():
     }
 
 
-# ---- Verbs ------------------------------------------------------------------------------------------------------------------
+# ---- Verbs --------------------------------------------------------------------------
 
 cdef NDArray host(object given, View* view):
     """The array as the kernels see it. Verbs are called by NDArray, which has checked; these checks guard the memory itself."""
@@ -473,7 +474,7 @@ cdef class CPUBackend(Backend):
         with nogil:
             generators.fill_random(op.code, target.dtype, seed, counter, target.data, target.size, threads)
 
-    # ---- Fused --------------------------------------------------------------------------------------------------------------
+    # ---- Fused --------------------------------------------------------------------------
 
     cpdef softmax(self, object a, object out):
         self.rows(nn.SOFTMAX, a, out)
@@ -497,7 +498,7 @@ cdef class CPUBackend(Backend):
             status = nn.softmax_views(op, &source, &target, threads)
         return done(status)
 
-    # ---- The course's teaching pieces -------------------------------------------------------------------------------------------
+    # ---- The course's teaching pieces --------------------------------------------------------------------------
 
     tile_size = TILE_SIZE
 

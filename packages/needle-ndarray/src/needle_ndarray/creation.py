@@ -20,7 +20,13 @@ def array(a: Any, dtype: Any = "float32", device: Any = None) -> NDArray:
 
 def asarray(a: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | None = None) -> NDArray:
     """`a` as an NDArray of its own dtype: itself or shared memory where possible, a copy where `copy` is True or one is needed."""
-    if not isinstance(a, NDArray) and copy is not True and dtype is None and device is None and isinstance(a, np.ndarray):
+    if (
+        not isinstance(a, NDArray)
+        and copy is not True
+        and dtype is None
+        and device is None
+        and isinstance(a, np.ndarray)
+    ):
         from needle_ndarray.interop import from_numpy
 
         made = from_numpy(a)
@@ -105,7 +111,9 @@ def linspace(
     return _from_numpy(np.linspace(start, stop, num, endpoint=endpoint), dtype, device)
 
 
-def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = "float32", device: Any = None) -> NDArray:
+def eye(
+    n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = "float32", device: Any = None
+) -> NDArray:
     """1 on the k-th diagonal, 0 elsewhere."""
     columns = n_rows if n_cols is None else n_cols
     out = zeros((n_rows, columns), dtype, device)
@@ -140,7 +148,7 @@ def one_hot(n: int, i: Any, dtype: Any = "float32", device: Any = None) -> NDArr
     [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
     """
     index = np.asarray(i).astype(np.int64)
-    if index.size and not (0 <= index.min() and index.max() < n):
+    if index.size and not (index.min() >= 0 and index.max() < n):
         raise IndexError(f"one_hot: entries from {index.min()} to {index.max()} do not fit {n} classes")
     out = zeros((*index.shape, n), dtype, device)
     flat = out.reshape(-1)

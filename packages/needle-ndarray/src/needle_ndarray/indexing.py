@@ -1,7 +1,7 @@
 """Indexing with arrays. Every form becomes `take` or `put` along one axis of a view.
 
-An element of x lies at the sum of index * stride over its axes. For axes that are indexed by arrays those sums are computed once, as an
-int64 array of offsets; x is then seen as (span, *rest) with stride 1 along the first axis, which the offsets index.
+An element of x lies at the sum of index * stride over its axes. For axes that are indexed by arrays those sums are computed
+once, as an int64 array of offsets; x is then seen as (span, *rest) with stride 1 along the first axis, which they index.
 """
 
 from typing import Any
@@ -18,7 +18,9 @@ def _index_array(x: NDArray, item: Any) -> NDArray:
         given = item
     else:
         host = np.asarray(item)
-        given = make_array(host.astype(np.int64) if host.size == 0 and not isinstance(item, np.ndarray) else host, None, x.device)
+        given = make_array(
+            host.astype(np.int64) if host.size == 0 and not isinstance(item, np.ndarray) else host, None, x.device
+        )
         if host.dtype.kind in "iub":
             given = make_array(host, "bool" if host.dtype.kind == "b" else "int64", x.device)
     if given.dtype.is_float and not (given.size == 0 and not isinstance(item, (NDArray, np.ndarray))):
@@ -97,7 +99,8 @@ def _checked(index: NDArray, size: int, axis: int) -> NDArray:
 def _plan(x: NDArray, key: Any) -> tuple[NDArray, NDArray, tuple[int, ...], int]:
     """(rows, offsets, shape of the index, axis where it goes): rows[offsets] are the elements, first axis flattened.
 
-    NumPy's rule: index arrays broadcast together; their axes replace the indexed ones where these stand side by side, else go first.
+    NumPy's rule: index arrays broadcast together; their axes replace the indexed ones where these stand side by side, else
+    go first.
     """
     entries = _expand(x, key)
     is_array = [isinstance(e, (NDArray, _Mask0d)) for e in entries]
@@ -130,9 +133,7 @@ def _plan(x: NDArray, key: Any) -> tuple[NDArray, NDArray, tuple[int, ...], int]
         rows = empty((1, *(view.shape[i] for i in rest)), x.dtype, x.device)
         offsets = offsets * 0
     else:
-        rows = view.as_strided(
-            (span, *(view.shape[i] for i in rest)), (1, *(view.strides[i] for i in rest)), low
-        )
+        rows = view.as_strided((span, *(view.shape[i] for i in rest)), (1, *(view.strides[i] for i in rest)), low)
     return rows, offsets, shape, position
 
 
@@ -186,10 +187,10 @@ def take_along_axis(x: NDArray, indices: Any, /, *, axis: int = -1) -> NDArray:
     (at,) = normal_axes("take_along_axis", axis, x.ndim)
     index = _integers("take_along_axis", x, indices)
     if index.ndim != x.ndim:
-        raise ValueError(f"take_along_axis: indices have shape {index.shape}, the array {x.shape}: expected as many axes")
-    shape = broadcast_shapes(
-        index.shape[:at] + (1,) + index.shape[at + 1 :], x.shape[:at] + (1,) + x.shape[at + 1 :]
-    )
+        raise ValueError(
+            f"take_along_axis: indices have shape {index.shape}, the array {x.shape}: expected as many axes"
+        )
+    shape = broadcast_shapes(index.shape[:at] + (1,) + index.shape[at + 1 :], x.shape[:at] + (1,) + x.shape[at + 1 :])
     key = [
         index if i == at else arange(shape[i], device=x.device).reshape((1,) * i + (-1,) + (1,) * (x.ndim - i - 1))
         for i in range(x.ndim)

@@ -76,7 +76,7 @@ cdef uint8_t[5] TYPE_CODES = [BOOLEAN, SIGNED, SIGNED, FLOAT, FLOAT]
 cdef dict KINDS = {BOOLEAN: "bool", SIGNED: "int", UNSIGNED: "uint", FLOAT: "float"}
 
 
-# ---- Out ---------------------------------------------------------------------------------------------------
+# ---- Out --------------------------------------------------------------------------
 
 def dlpack_device(NDArray a):
     """(device type, device id) of DLPack; (1, 0) is the host."""
@@ -92,13 +92,17 @@ def to_dlpack(NDArray a, max_version=None, dl_device=None, copy=None):
     from needle_ndarray.devices import cpu
     cdef bint versioned = max_version is not None and max_version[0] >= 1
     cdef bint on_host = isinstance(a._buffer, Buffer)
+    cdef int i
     cdef bint to_host = dl_device is None or tuple(dl_device) == (CPU, 0)
     if not on_host and hasattr(a.backend, "to_dlpack"):
         return a.backend.to_dlpack(a, max_version=max_version, dl_device=dl_device, copy=copy)
     if not to_host or (not on_host and (dl_device is None or copy is False)):
-        raise BufferError(f"__dlpack__: cannot share an array on {a.device}: dl_device={dl_device}, copy={copy}")
+        raise BufferError(f"__dlpack__: cannot share {a.device} memory: dl_device={dl_device}, copy={copy}")
     if copy or not on_host:
         a = make_array(a.numpy(), a.dtype, cpu())
+    for i in range(a._ndim):
+        if a._strides[i] < 0 and a._shape[i] > 1 and a._size:     # PyTorch ends the process on them
+            raise BufferError(f"__dlpack__: strides {a.strides}: negative ones cannot be exported, use .compact()")
     return capsule_of(a, versioned, IS_COPIED if copy or not on_host else 0)
 
 
@@ -164,7 +168,7 @@ cdef void release_unused(object capsule) noexcept:
         new.deleter(new)
 
 
-# ---- In ----------------------------------------------------------------------------------------------------
+# ---- In --------------------------------------------------------------------------
 
 cdef class Span:
     """Bytes of somebody else as a flat buffer; keeps the owner, an object or a tensor of DLPack, alive."""

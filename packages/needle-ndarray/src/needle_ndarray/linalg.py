@@ -68,8 +68,8 @@ def _batched(a: NDArray, b: NDArray) -> NDArray:
 def einsum(subscripts: str, *operands: NDArray) -> NDArray:
     """Sums of products by index letters, as in NumPy: `einsum("bij,bjk->bik", a, b)`.
 
-    Two operands at a time, from the left, each step a batched matmul. Repeated letters in an operand take its diagonal; `...` stands
-    for leading axes that broadcast; without `->` the letters that occur once come out in alphabetical order.
+    Two operands at a time, from the left, each step a batched matmul. Repeated letters in an operand take its diagonal; `...`
+    stands for leading axes that broadcast; without `->` the letters that occur once come out in alphabetical order.
     """
     inputs, output = _parse(subscripts, operands)
     terms = [_diagonal(x, letters) for x, letters in zip(operands, inputs, strict=True)]
@@ -123,7 +123,9 @@ def _parse(subscripts: str, operands: tuple) -> tuple[list[str], str]:
         output = dots + once
     known = set("".join(full))
     if len(set(output)) != len(output) or not set(output) <= known:
-        raise ValueError(f"einsum: {subscripts!r}: the result {right!r} repeats a letter or has one that no operand has")
+        raise ValueError(
+            f"einsum: {subscripts!r}: the result {right!r} repeats a letter or has one that no operand has"
+        )
     return full, output
 
 
@@ -142,9 +144,7 @@ def _diagonal(x: NDArray, letters: str) -> tuple[NDArray, str]:
     return x.as_strided(shape, strides), unique
 
 
-def _contract(
-    x: NDArray, a: str, y: NDArray, b: str, later: set[str], sizes: dict[str, int]
-) -> tuple[NDArray, str]:
+def _contract(x: NDArray, a: str, y: NDArray, b: str, later: set[str], sizes: dict[str, int]) -> tuple[NDArray, str]:
     """Two operands to one, letters not needed later summed away: (batch, m, k) @ (batch, k, n)."""
     x, a = _sum_unshared(x, a, set(b) | later)
     y, b = _sum_unshared(y, b, set(a) | later)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from operator import index as as_index
 from typing import Any
 
@@ -168,7 +169,7 @@ def split(x: NDArray, indices_or_sections: Any, /, axis: int = 0) -> list[NDArra
             raise ValueError(f"split: axis {at} of shape {x.shape} does not divide into {parts} equal parts")
         cuts = list(range(0, size + 1, size // parts)) if size else [0] * (parts + 1)
     before = (slice(None),) * at
-    return [x[(*before, slice(a, b))] for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+    return [x[(*before, slice(a, b))] for a, b in pairwise(cuts)]
 
 
 def unstack(x: NDArray, /, *, axis: int = 0) -> tuple[NDArray, ...]:

@@ -1,7 +1,5 @@
-# The class NDArray; included at the end of ndarray.pyx, whose helpers it uses.
-
-cdef str FORMATS = "?iqfd"
-
+# The class NDArray. Included by ndarray.pyx. Long because a cdef class cannot be split: most methods are one line that names
+# what does the work.
 
 @cython.no_gc
 @cython.freelist(64)
@@ -84,7 +82,7 @@ cdef class NDArray:
             self._buffer.mark_written()
         return 0
 
-    # ---- Properties ---------------------------------------------------------------------------------------------------
+    # ---- Properties --------------------------------------------------------------------------
 
     @property
     def shape(self):
@@ -161,7 +159,7 @@ cdef class NDArray:
             return Flat(self)
         return view
 
-    # ---- Making -------------------------------------------------------------------------------------------------------
+    # ---- Making --------------------------------------------------------------------------
 
     @staticmethod
     def compact_strides(shape):
@@ -232,7 +230,7 @@ cdef class NDArray:
         cdef Backend backend = find_backend(device)
         return self if backend is self._backend else from_host(self._backend.to_host(self), backend)
 
-    # ---- Views: nothing is copied ----------------------------------------------------------------------------------------
+    # ---- Views: nothing is copied --------------------------------------------------------------------------
 
     def as_strided(self, shape, strides, offset=0):
         """A view with any shape and strides (in elements, from this array's first one), checked against the buffer."""
@@ -248,8 +246,8 @@ cdef class NDArray:
             first, last = first + min(reach, 0), last + max(reach, 0)
         capacity = self._buffer.nbytes // ITEMSIZE[self._dtype]
         if size and (first < 0 or last >= capacity):
-            raise ValueError(f"as_strided: shape {as_tuple(ndim, c_shape)} with strides {as_tuple(ndim, c_strides)} reaches elements"
-                             f" {first} to {last} of a buffer of {capacity}")
+            raise ValueError(f"as_strided: shape {as_tuple(ndim, c_shape)} with strides {as_tuple(ndim, c_strides)} reaches"
+                             f" elements {first} to {last} of a buffer of {capacity}")
         return view_of(self, ndim, c_shape, c_strides, offset if size else 0)
 
     def reshape(self, *new_shape):
@@ -331,7 +329,7 @@ cdef class NDArray:
         """A slice with start, stop and step filled in for axis `dim`."""
         return slice(*sl.indices(self.shape[dim]))
 
-    # ---- Indexing -------------------------------------------------------------------------------------------------------
+    # ---- Indexing --------------------------------------------------------------------------
 
     def __getitem__(self, key):
         cdef NDArray view = basic_view(self, key)
@@ -361,7 +359,7 @@ cdef class NDArray:
     def __contains__(self, value):
         return bool((self == value).any())
 
-    # ---- Operators --------------------------------------------------------------------------------------------------------
+    # ---- Operators --------------------------------------------------------------------------
 
     def __add__(self, other):
         return binary_op(ADD, self, other) if accepts(other) else NotImplemented
@@ -496,7 +494,7 @@ cdef class NDArray:
             raise TypeError(f"only a 0-d integer array is an index, not {self.dtype} of shape {self.shape}")
         return self.item()
 
-    # ---- Elementwise methods ------------------------------------------------------------------------------------------------
+    # ---- Elementwise methods --------------------------------------------------------------------------
 
     def __getattr__(self, name):
         """Every unary op of the table is a method: `a.exp()`, `a.sqrt()`, `a.isnan()` ..."""
@@ -529,7 +527,7 @@ cdef class NDArray:
         low = self if min is None else self.maximum(min)
         return low if max is None else low.minimum(max)
 
-    # ---- Reductions -----------------------------------------------------------------------------------------------------------
+    # ---- Reductions --------------------------------------------------------------------------
 
     def sum(self, axis=None, keepdims=False):
         return reduce_op(REDUCE["sum"], self, axis, keepdims)
@@ -585,7 +583,7 @@ cdef class NDArray:
         axes = normal_axes("logsumexp", axis, self._ndim)
         return out.reshape(tuple([1 if i in axes else n for i, n in enumerate(self.shape)]))
 
-    # ---- Further methods: functions of the modules -------------------------------------------------------------------------------
+    # ---- Further methods: functions of the modules --------------------------------------------------------------------------
 
     def pad(self, axes):
         """Zeros around: axes = ((before, after), ...) per axis."""
@@ -600,7 +598,7 @@ cdef class NDArray:
     def matmul(self, other):
         return self @ other
 
-    # ---- Interop ------------------------------------------------------------------------------------------------------------------
+    # ---- Interop --------------------------------------------------------------------------
 
     def numpy(self):
         """A copy as numpy.ndarray."""
@@ -756,129 +754,3 @@ def rebuild(values, device_name):
     from needle_ndarray.devices import device
     where = device(device_name)
     return from_host(values, find_backend(where if where.enabled() else None))
-
-
-cdef NDArray reshape_view(NDArray a, int ndim, const Py_ssize_t* shape):
-    """The same elements as another shape without a copy; None where the strides do not allow it"""
-    cdef Py_ssize_t strides[MAX_NDIM]
-    cdef Py_ssize_t old_shape[MAX_NDIM]
-    cdef Py_ssize_t old_strides[MAX_NDIM]
-    cdef Py_ssize_t step = 1, have, want
-    cdef int n = 0, i, j, oi, ni, k
-    if a._compact:
-        for i in range(ndim - 1, -1, -1):
-            strides[i] = step
-            step *= shape[i]
-        return view_of(a, ndim, shape, strides, 0)
-    for i in range(a._ndim):                    # axes of size 1 say nothing
-        if a._shape[i] != 1:
-            old_shape[n], old_strides[n] = a._shape[i], a._strides[i]
-            n += 1
-    oi = ni = 0
-    while oi < n:                               # match groups of old axes with groups of new axes of the same size
-        i, j = oi + 1, ni
-        have, want = old_shape[oi], 1
-        while have != want:
-            if want < have:
-                want *= shape[j]
-                j += 1
-            else:
-                have *= old_shape[i]
-                i += 1
-        for k in range(oi, i - 1):
-            if old_strides[k] != old_shape[k + 1] * old_strides[k + 1]:
-                return None
-        step = old_strides[i - 1]
-        for k in range(j - 1, ni - 1, -1):
-            strides[k] = step
-            step *= shape[k]
-        oi, ni = i, j
-    for k in range(ni, ndim):                   # trailing ones
-        strides[k] = 1
-    return view_of(a, ndim, shape, strides, 0)
-
-
-cdef inline bint is_position(object item):
-    return type(item) is int or (isinstance(item, (int, np.integer)) and not isinstance(item, bool))
-
-
-cdef NDArray basic_view(NDArray a, object key):
-    """The view for ints, slices, None and ...; None where the key holds an array"""
-    cdef Py_ssize_t shape[MAX_NDIM]
-    cdef Py_ssize_t strides[MAX_NDIM]
-    cdef Py_ssize_t shift = 0, start, stop, step, n
-    cdef int axis = 0, out = 0, used = 0, dots = 0, i, skip
-    cdef tuple keys = key if type(key) is tuple else (key,)
-    for item in keys:
-        if item is Ellipsis:
-            dots += 1
-        elif item is None:
-            continue
-        elif not isinstance(item, slice) and not is_position(item):
-            return None
-        else:
-            used += 1
-    if dots > 1:
-        raise IndexError("an index can have only one ellipsis ('...')")
-    if used > a._ndim:
-        raise IndexError(f"too many indices: {used} for shape {a.shape}")
-    if a._ndim - used + len(keys) > MAX_NDIM:
-        raise IndexError(f"index would make more than {MAX_NDIM} axes")
-    for item in keys:
-        if item is None:
-            shape[out], strides[out] = 1, 0
-            out += 1
-        elif item is Ellipsis:
-            skip = a._ndim - used
-            for i in range(skip):
-                shape[out], strides[out] = a._shape[axis], a._strides[axis]
-                out += 1
-                axis += 1
-        elif isinstance(item, slice):
-            PySlice_Unpack(item, &start, &stop, &step)
-            n = PySlice_AdjustIndices(a._shape[axis], &start, &stop, step)
-            shape[out] = n
-            strides[out] = a._strides[axis] * step if n > 1 else a._strides[axis]
-            if n:
-                shift += start * a._strides[axis]
-            out += 1
-            axis += 1
-        else:
-            try:
-                n = item
-            except OverflowError:
-                n = a._shape[axis]
-            if not -a._shape[axis] <= n < a._shape[axis]:
-                raise IndexError(f"index {item} is out of bounds for axis {axis} of shape {a.shape}")
-            shift += (n + a._shape[axis] if n < 0 else n) * a._strides[axis]
-            axis += 1
-    for i in range(axis, a._ndim):
-        shape[out], strides[out] = a._shape[i], a._strides[i]
-        out += 1
-    return view_of(a, out, shape, strides, shift)
-
-
-cdef int assign(NDArray view, object value) except -1:
-    """view[...] = value, cast to its dtype, broadcast as NumPy does; axes of size 1 of the value may differ"""
-    cdef NDArray source
-    check_writable("setitem", view)
-    if is_scalar(value):
-        store(view, value)
-        view.mark_written()
-        return 0
-    source = operand(value, view._backend)
-    check_device("setitem", view, source)
-    while source._ndim > view._ndim and source._shape[0] == 1:
-        source = source.reshape(source.shape[1:])
-    if not same_shape(source, view):
-        try:
-            source = broadcast_view(source, view._ndim, view._shape)
-        except BroadcastError:
-            if [n for n in source.shape if n != 1] != [n for n in view.shape if n != 1]:
-                raise BroadcastError(f"setitem: cannot put shape {source.shape} into {view.shape}") from None
-            source = source.reshape(view.shape)
-    if overlap(source, view):
-        source = compact_copy(source)
-    view._backend.copy(source, view)
-    view.mark_written()
-    return 0

@@ -1,8 +1,9 @@
 """Random numbers: NumPy's global generator by default, or Needle's own, Philox-4x32-10, after `seed`.
 
-Without `seed`, numbers are drawn by `np.random.rand` and `np.random.randn` in order of creation, so that `np.random.seed` reproduces
-published results. After `seed(s)` they come from Philox (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011): a
-block of four 32-bit words is a function of the seed and a counter, so every backend and every number of threads gives the same bits.
+Without `seed`, numbers are drawn by `np.random.rand` and `np.random.randn` in order of creation, so that `np.random.seed`
+reproduces published results. After `seed(s)` they come from Philox (Salmon et al., "Parallel random numbers: as easy as 1, 2,
+3", 2011): a block of four 32-bit words is a function of the seed and a counter, so every backend and every number of threads
+gives the same bits.
 
 float32 takes one word a number (24 bits of it if uniform), float64 two words (53 bits); normal numbers come in pairs by Box and
 Muller's method, from additions, products, quotients and square roots only, which are rounded alike everywhere.

@@ -82,6 +82,4 @@ def logsumexp(x: NDArray, /, axis: Axis = None, *, keepdims: bool = False) -> ND
     return x.logsumexp(axis, keepdims)
 
 
-__all__ = (
-    "sum prod max min any all mean var std argmax argmin cumsum softmax log_softmax logsumexp".split()  # noqa: SIM905
-)
+__all__ = "sum prod max min any all mean var std argmax argmin cumsum softmax log_softmax logsumexp".split()

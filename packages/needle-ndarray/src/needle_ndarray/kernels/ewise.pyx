@@ -9,7 +9,6 @@ from needle_ndarray.kernels.strided cimport chunk_length, coalesce, contiguous, 
 from needle_ndarray.kernels.views cimport (
     BLOCK, BOOL, CHUNK, F, FLOAT32, FLOAT64, I, INT32, INT64, T, View, boolean, int64, thread_number
 )
-from needle_ndarray cimport optable
 from needle_ndarray.optable cimport *
 
 cdef extern from "vecmath.h" nogil:
@@ -40,7 +39,7 @@ def vector_math():
     return NEEDLE_VECTOR_MATH.decode()
 
 
-# ---- One element --------------------------------------------------------------------------------------------------------
+# ---- One element --------------------------------------------------------------------------
 
 cdef inline F remainder_of(F a, F b) noexcept nogil:
     """a - floor(a / b) * b, with the sign of b"""
@@ -78,7 +77,7 @@ cdef inline I integer_power(I a, I b) noexcept nogil:
     return power
 
 
-# ---- One chunk ------------------------------------------------------------------------------------------------------------
+# ---- One chunk --------------------------------------------------------------------------
 
 cdef void math_loop(int op, const F* a, F* out, Py_ssize_t n) noexcept nogil:
     """out = op(a) for the ops of vector mathematics"""
@@ -298,7 +297,7 @@ cdef void where_loop(const boolean* condition, const T* a, const T* b, T* out, P
         out[i] = a[i] if condition[i] else b[i]
 
 
-# ---- From dtype code to loop ---------------------------------------------------------------------------------------------
+# ---- From dtype code to loop --------------------------------------------------------------------------
 
 cdef void unary_of(int op, const T* a, char* out, Py_ssize_t n) noexcept nogil:
     if ISNAN <= op <= LOGICAL_NOT:
@@ -369,7 +368,7 @@ cdef void where(const char* condition, int dtype, const char* a, const char* b, 
         where_loop(<const boolean*> condition, <const int64*> a, <const int64*> b, <int64*> out, n)
 
 
-# ---- Any strides ------------------------------------------------------------------------------------------------------------
+# ---- Any strides --------------------------------------------------------------------------
 
 cdef enum Verb:
     UNARY, BINARY, WHERE

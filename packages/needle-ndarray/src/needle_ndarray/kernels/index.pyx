@@ -6,7 +6,7 @@ from libc.string cimport memcpy
 
 from needle_ndarray.kernels.strided cimport coalesce, contiguous, gather, scatter
 from needle_ndarray.kernels.views cimport (
-    BOOL, CHUNK, FLOAT32, FLOAT64, INT32, INT64, T, View, boolean, int64, thread_number
+    CHUNK, FLOAT32, FLOAT64, INT32, INT64, T, View, boolean, int64, thread_number
 )
 
 cdef enum:

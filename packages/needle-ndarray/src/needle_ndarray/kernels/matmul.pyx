@@ -5,7 +5,7 @@ from cython.parallel cimport prange
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
-from needle_ndarray.kernels.strided cimport gather, scatter
+from needle_ndarray.kernels.strided cimport gather
 from needle_ndarray.kernels.views cimport FLOAT32, FLOAT64, INT32, T, View, int64
 
 ctypedef void (*sgemm_t)(int order, int ta, int tb, int m, int n, int k, float alpha, const float* a, int lda,

@@ -1,13 +1,13 @@
 # Fused kernels of neural networks: softmax and its relatives, along the last axis. Each has its composed twin in backend.pyx.
 
 from cython.parallel cimport prange
-from libc.math cimport INFINITY, exp, log
+from libc.math cimport INFINITY, log
 from libc.stdlib cimport free, malloc
 
 from needle_ndarray.kernels.ewise cimport unary
 from needle_ndarray.kernels.reduce cimport fold_floats
 from needle_ndarray.kernels.strided cimport contiguous, gather, scatter
-from needle_ndarray.kernels.views cimport FLOAT32, FLOAT64, F, View, thread_number
+from needle_ndarray.kernels.views cimport FLOAT32, F, View, thread_number
 from needle_ndarray.optable cimport EXP, MAX, SUM
 
 

@@ -1,6 +1,6 @@
-# Philox-4x32-10 (Salmon et al. 2011): a block of four 32-bit words is a function of a 64-bit seed and a 128-bit counter, so any block
-# can be made anywhere, by any thread. The normal distribution uses only + - * / sqrt on doubles, which every machine rounds alike:
-# the bits are those of random.py's NumPy version, and of the GPU's.
+# Philox-4x32-10 (Salmon et al. 2011): a block of four 32-bit words is a function of a 64-bit seed and a counter, so any block can
+# be made anywhere, by any thread. The normal distribution uses only + - * / sqrt on doubles, which every machine rounds alike: the
+# bits are those of random.py's NumPy version, and of the GPU's.
 
 from cython.parallel cimport prange
 from libc.math cimport sqrt
@@ -33,16 +33,16 @@ cdef enum:
     LINE = 128              # blocks made side by side: loops over them become vector code
 
 
-# ---- Words ----------------------------------------------------------------------------------------------------------------
+# ---- Words --------------------------------------------------------------------------
 
 cdef void philox(uint64_t seed, uint64_t counter, uint32_t* w0, uint32_t* w1, uint32_t* w2, uint32_t* w3) noexcept nogil:
     """LINE blocks from the counter on; w0 .. w3 are their first to fourth words"""
     cdef uint32_t k0 = <uint32_t> seed, k1 = <uint32_t> (seed >> 32)
     cdef uint64_t p0, p1
-    cdef int r, i
+    cdef int _r, i
     for i in range(LINE):
         w0[i], w1[i], w2[i], w3[i] = <uint32_t> (counter + i), <uint32_t> ((counter + i) >> 32), 0, 0
-    for r in range(10):
+    for _r in range(10):
         for i in range(LINE):
             p0 = <uint64_t> 0xD2511F53u * w0[i]
             p1 = <uint64_t> 0xCD9E8D57u * w2[i]
@@ -59,7 +59,7 @@ cdef inline double unit(uint32_t high, uint32_t low) noexcept nogil:
     return (<double> <int> (high >> 5) * 67108864.0 + <double> <int> (low >> 6)) / 9007199254740992.0
 
 
-# ---- The normal distribution -------------------------------------------------------------------------------------------------
+# ---- The normal distribution --------------------------------------------------------------------------
 
 cdef inline double log_unit(double x) noexcept nogil:
     """ln x for x in (0, 1]: x = m 2^e, ln m = 2 artanh((m - 1) / (m + 1)) by its series"""
@@ -95,7 +95,7 @@ cdef void box_muller(double* u, double* v) noexcept nogil:
         v[i] = -sine if quarter >= 2 else sine
 
 
-# ---- Lines of numbers -----------------------------------------------------------------------------------------------------------
+# ---- Lines of numbers --------------------------------------------------------------------------
 
 cdef void line32(int op, uint64_t seed, uint64_t counter, float* out) noexcept nogil:
     """4 LINE float32: 24 bits each if uniform, pairs from 32 bits each if normal"""

@@ -1,13 +1,13 @@
-# Reductions. Floats are folded in double and ints in 64 bits, LANES partial results side by side (which compilers turn into vectors),
-# over fixed blocks whose results are combined in order: accurate, and the same bits for every number of threads.
+# Reductions. Floats are folded in double and ints in 64 bits, LANES partial results side by side (which compilers turn into
+# vectors), over fixed blocks whose results are combined in order: accurate, and the same bits for every number of threads.
 
 from cython.parallel cimport prange
 from libc.math cimport INFINITY
 from libc.stdlib cimport free, malloc
 
-from needle_ndarray.kernels.strided cimport cast, coalesce, contiguous, copy, gather, scatter
+from needle_ndarray.kernels.strided cimport cast, coalesce, copy, gather, scatter
 from needle_ndarray.kernels.views cimport (
-    BLOCK, BOOL, CHUNK, FLOAT32, FLOAT64, INT32, INT64, T, View, boolean, int64, magnitude, thread_number
+    BLOCK, CHUNK, FLOAT32, FLOAT64, INT32, INT64, T, View, boolean, int64, magnitude, thread_number
 )
 from needle_ndarray.optable cimport ALL, ANY, ARGMAX, MAX, MIN, PROD, SUM
 
@@ -22,7 +22,7 @@ cdef enum:
 cdef int64 LARGEST = 0x7fffffffffffffff
 
 
-# ---- Runs -----------------------------------------------------------------------------------------------------------------
+# ---- Runs --------------------------------------------------------------------------
 
 cdef inline A combine(int op, A x, A y) noexcept nogil:
     if op == SUM:
@@ -105,8 +105,8 @@ cdef A fold(int op, const T* a, Py_ssize_t n, A acc) noexcept nogil:
 
 cdef void fold_rows(int op, const T* a, Py_ssize_t stride, Py_ssize_t rows, Py_ssize_t columns, A* acc) noexcept nogil:
     """acc[j] = op(acc[j], a[r * stride + j]) for every row r"""
-    cdef Py_ssize_t r, j
-    for r in range(rows):
+    cdef Py_ssize_t _r, j
+    for _r in range(rows):
         if op == SUM:
             for j in range(columns):
                 acc[j] += <A> a[j]
@@ -135,7 +135,7 @@ cdef double fold_floats(int op, int dtype, const char* a, Py_ssize_t n) noexcept
     return fold(op, <const double*> a, n, identity(op, <double> 0))
 
 
-# ---- Reductions over any axes ------------------------------------------------------------------------------------------------
+# ---- Reductions over any axes --------------------------------------------------------------------------
 
 cdef struct Job:
     int op
@@ -322,7 +322,7 @@ cdef int reduce_views(int op, View* a, int kept, View* out, int threads) noexcep
     return reduce_of(&job, <const boolean*> job.outer.data, <int64> 0, out, threads)
 
 
-# ---- Along one axis, the last ---------------------------------------------------------------------------------------------
+# ---- Along one axis, the last --------------------------------------------------------------------------
 
 cdef Py_ssize_t position(int op, const T* a, Py_ssize_t n) noexcept nogil:
     """Index of the first largest (smallest) element, or of the first NaN"""

@@ -4,10 +4,10 @@
 
 from cython.parallel cimport prange
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy
 
 from needle_ndarray.kernels.views cimport (
-    BLOCK, BOOL, CHUNK, FLOAT32, FLOAT64, INT32, INT64, MAX_NDIM, T, View, boolean, int64, magnitude, thread_number
+    BLOCK, BOOL, CHUNK, FLOAT32, INT32, INT64, MAX_NDIM, T, View, boolean, int64, magnitude, thread_number
 )
 
 ctypedef unsigned char word1
@@ -31,7 +31,7 @@ cdef enum:
     WIDE = 16384            # elements of a chunk when an operand is transposed
 
 
-# ---- Layout -----------------------------------------------------------------------------------------------------------
+# ---- Layout --------------------------------------------------------------------------
 
 cdef void swap_axes(View* a, int i, int j) noexcept nogil:
     a.shape[i], a.shape[j] = a.shape[j], a.shape[i]
@@ -111,7 +111,7 @@ cdef Py_ssize_t chunk_length(View** views, int count) noexcept nogil:
     return CHUNK
 
 
-# ---- Runs -------------------------------------------------------------------------------------------------------------
+# ---- Runs --------------------------------------------------------------------------
 
 cdef void run(const W* a, Py_ssize_t stride, W* out, Py_ssize_t out_stride, Py_ssize_t n) noexcept nogil:
     """out[i * out_stride] = a[i * stride]"""
@@ -208,7 +208,7 @@ cdef void scatter(const char* a, Py_ssize_t start, Py_ssize_t n, const View* out
         walk[word1](out, start, n, <word1*> a, False)
 
 
-# ---- Casts ------------------------------------------------------------------------------------------------------------
+# ---- Casts --------------------------------------------------------------------------
 
 cdef void cast_loop(const S* a, T* out, Py_ssize_t n) noexcept nogil:
     """out[i] = a[i], as C and NumPy convert; anything but 0 is True"""
@@ -247,7 +247,7 @@ cdef void cast(int from_, int to, const char* a, char* out, Py_ssize_t n) noexce
         cast_from(<const double*> a, to, out, n)
 
 
-# ---- Copy and fill ------------------------------------------------------------------------------------------------------
+# ---- Copy and fill --------------------------------------------------------------------------
 
 cdef void copy_range(const View* a, const View* out, Py_ssize_t start, Py_ssize_t n, Py_ssize_t chunk,
                      char* staged, bint a_flat, bint out_flat) noexcept nogil:

@@ -6,7 +6,7 @@ import pytest
 from needle_ndarray.backend import BINARY, UNARY, Op
 from needle_ndarray.dtypes import DTYPES
 from needle_ndarray.ndarray import binary_op, unary_op
-from needle_ndarray.testing.cases import FLOATS, INTEGERS, KINDS, LAYOUTS, NAMES, SHAPE, SPECIAL, Suite, values
+from needle_ndarray.testing.cases import FLOATS, INTEGERS, KINDS, LAYOUTS, NAMES, SHAPE, SPECIAL, Suite, plain, values
 from needle_ndarray.testing.oracle import assert_op, assert_same
 
 
@@ -79,19 +79,18 @@ class ElementwiseSuite(Suite):
         self.backend.binary(op, self.array(x), self.array(y), canvas.out)
         assert_op(op, canvas.result(), x, y)
 
-    @pytest.mark.parametrize("length", [*range(1, 40), 63, 64, 65, 1023, 1024, 1025, 16385])
+    @pytest.mark.parametrize("name", ["exp", "expm1", "log1p", "sin", "cos", "tanh", "sigmoid", "erf"])
     @pytest.mark.parametrize("dtype", FLOATS)
-    def test_vector_functions_do_not_depend_on_the_place(self, dtype, length):
+    def test_vector_functions_do_not_depend_on_the_place(self, dtype, name):
         """An element's bits are the same wherever it lies: in a vector, in the tail behind it, in a strided view."""
-        x = np.random.default_rng(length).normal(size=length).astype(dtype)
-        whole = self.array(np.concatenate([x, x]))
-        for op in ("exp", "tanh", "log1p", "sin"):
-            inside = unary_op(UNARY[op], whole).numpy()[length:]
-            alone = unary_op(UNARY[op], self.array(np.repeat(x, 2))[::2]).numpy()
+        for length in [*range(1, 40), 63, 64, 65, 1023, 1024, 1025, 16385]:
+            x = np.abs(plain(dtype, (length,)))
+            inside = unary_op(UNARY[name], self.array(np.concatenate([x, x]))).numpy()[length:]
+            alone = unary_op(UNARY[name], self.array(np.repeat(x, 2))[::2]).numpy()
             assert inside.tobytes() == alone.tobytes()
 
     @pytest.mark.parametrize("op, dtype", accepted(UNARY))
-    @pytest.mark.parametrize("kind", ["compact", "sliced", "large", "large_transposed"])
+    @pytest.mark.parametrize("kind", ["compact", "sliced", "large_sliced"])
     def test_unary_in_place(self, op, dtype, kind):
         """The result may be the operand's own view."""
         if out_dtype(op, dtype) != dtype:
@@ -102,19 +101,19 @@ class ElementwiseSuite(Suite):
         assert_op(op, canvas.result(), x)
 
     @pytest.mark.parametrize("op, dtype", accepted(BINARY))
-    @pytest.mark.parametrize("kind", ["compact", "sliced", "large", "large_transposed"])
-    @pytest.mark.parametrize("side", ["a", "b", "both"])
-    def test_binary_in_place(self, op, dtype, kind, side):
+    @pytest.mark.parametrize("kind", ["compact", "sliced", "large_sliced"])
+    def test_binary_in_place(self, op, dtype, kind):
+        """The result may be either operand's own view, or both."""
         if out_dtype(op, dtype) != dtype:
             return
         shape = KINDS[kind].shape(SHAPE)
         x, y = values(dtype, shape, 3), operands_for(op, values(dtype, shape, 4))
-        x, y = {"a": (x, y), "b": (x, y), "both": (y, y)}[side]
-        canvas = self.canvas(kind, shape, dtype, initial=x if side == "a" else y)
-        a = self.array(x) if side == "b" else canvas.out
-        b = self.array(y) if side == "a" else canvas.out
-        self.backend.binary(op, a, b, canvas.out)
-        assert_op(op, canvas.result(), x, y)
+        for side, left, right in (("a", x, y), ("b", x, y), ("both", y, y)):
+            canvas = self.canvas(kind, shape, dtype, initial=left if side == "a" else right)
+            a = self.array(left) if side == "b" else canvas.out
+            b = self.array(right) if side == "a" else canvas.out
+            self.backend.binary(op, a, b, canvas.out)
+            assert_op(op, canvas.result(), left, right)
 
     @layouts
     @pytest.mark.parametrize("dtype", NAMES)

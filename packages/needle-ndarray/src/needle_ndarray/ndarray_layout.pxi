@@ -1,0 +1,327 @@
+# Shapes, strides and views of NDArray: nothing here computes on elements. Included by ndarray.pyx.
+
+# ---- Shapes --------------------------------------------------------------------------
+
+cdef int parse_ints(str what, object given, Py_ssize_t* out) except -1:
+    """Read an int or a sequence of ints into out; the count."""
+    cdef int n = 0
+    cdef tuple items
+    if type(given) is tuple:
+        items = given
+    elif isinstance(given, int) or isinstance(given, HostScalar):
+        items = (given,)
+    else:
+        try:
+            items = tuple(given)
+        except TypeError:
+            raise TypeError(f"{what}: expected an int or a sequence of ints, got {given!r}") from None
+    if len(items) > MAX_NDIM:
+        raise ValueError(f"{what}: {len(items)} axes, at most {MAX_NDIM} are supported")
+    for item in items:
+        try:
+            out[n] = item if type(item) is int else as_index(item)
+        except TypeError:
+            raise TypeError(f"{what}: expected ints, got {item!r} in {items}") from None
+        except OverflowError:
+            raise ValueError(f"{what}: {item} does not fit 64 bits") from None
+        n += 1
+    return n
+
+
+cdef tuple as_tuple(int n, const Py_ssize_t* values):
+    return tuple([values[i] for i in range(n)])
+
+
+cdef Py_ssize_t checked_size(int ndim, const Py_ssize_t* shape) except -1:
+    """Number of elements; ValueError where the bytes of a float64 array would not fit 63 bits."""
+    cdef Py_ssize_t size = 1
+    cdef bint zero = False
+    cdef int i
+    for i in range(ndim):
+        if shape[i] < 0:
+            raise ValueError(f"shape {as_tuple(ndim, shape)}: sizes must be 0 or more")
+        zero = zero or shape[i] == 0
+    for i in range(ndim):
+        if shape[i] != 0:
+            if size > MAX_SIZE // shape[i]:
+                raise ValueError(f"shape {as_tuple(ndim, shape)}: more elements than 64 bits can address")
+            size *= shape[i]
+    return 0 if zero else size
+
+
+cdef int normal_axis(str what, object axis, int ndim) except -1:
+    try:
+        at = axis if type(axis) is int else as_index(axis)
+    except TypeError:
+        raise TypeError(f"{what}: expected an int axis, got {axis!r}") from None
+    if not -ndim <= at < ndim:
+        raise np.exceptions.AxisError(f"{what}: axis {at} is out of bounds for {ndim} axes")
+    return at + ndim if at < 0 else at
+
+
+def normal_axes(what, axis, ndim):
+    """A sorted tuple of axes in [0, ndim); None means all of them. ValueError where one comes twice."""
+    if axis is None:
+        return tuple(range(ndim))
+    axes = axis if isinstance(axis, (tuple, list)) else (axis,)
+    normal = sorted([normal_axis(what, a, ndim) for a in axes])
+    if len(set(normal)) != len(normal):
+        raise ValueError(f"{what}: axis {axis}: an axis comes twice")
+    return tuple(normal)
+
+
+def broadcast_shapes(*shapes):
+    """The common shape; BroadcastError names those that do not fit."""
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise BroadcastError(f"shapes {' and '.join(map(str, shapes))} do not broadcast") from None
+
+
+# ---- Making arrays --------------------------------------------------------------------------
+
+cdef NDArray empty_compact(Backend backend, int dtype, int ndim, const Py_ssize_t* shape):
+    """A new compact array, uninitialised; the shape was checked."""
+    cdef NDArray out = NDArray.__new__(NDArray)
+    cdef int i
+    out._backend = backend
+    out._dtype = dtype
+    out.set_ndim(ndim)
+    for i in range(ndim):
+        out._shape[i] = shape[i]
+    out.set_compact()
+    out._buffer = backend.allocate(out._size * ITEMSIZE[dtype])
+    if isinstance(out._buffer, Buffer):
+        if (<Buffer> out._buffer).nbytes < out._size * ITEMSIZE[dtype]:
+            raise ValueError(f"backend {backend.name}: allocate({out._size * ITEMSIZE[dtype]}) returned {out._buffer.nbytes} bytes")
+        out._ptr = <char*> &(<Buffer> out._buffer).data[0]
+    return out
+
+
+cdef NDArray view_of(NDArray base, int ndim, const Py_ssize_t* shape, const Py_ssize_t* strides, Py_ssize_t shift):
+    """Another view of base's buffer, `shift` elements further on; the caller made sure that it stays inside."""
+    cdef NDArray out = NDArray.__new__(NDArray)
+    cdef int i
+    out._backend = base._backend
+    out._buffer = base._buffer
+    out._dtype = base._dtype
+    out.set_ndim(ndim)
+    for i in range(ndim):
+        out._shape[i] = shape[i]
+        out._strides[i] = strides[i]
+    out.measure()
+    if out._size == 0:
+        shift = 0
+    out._offset = base._offset + shift
+    if base._ptr is not NULL:
+        out._ptr = base._ptr + shift * ITEMSIZE[base._dtype]
+    return out
+
+
+cdef NDArray to_dtype(NDArray a, int dtype):
+    """a itself, or a compact copy of another dtype"""
+    if a._dtype == dtype:
+        return a
+    cdef NDArray out = empty_compact(a._backend, dtype, a._ndim, a._shape)
+    a._backend.copy(a, out)
+    return out
+
+
+cdef NDArray compact_copy(NDArray a):
+    cdef NDArray out = empty_compact(a._backend, a._dtype, a._ndim, a._shape)
+    a._backend.copy(a, out)
+    return out
+
+
+cdef NDArray broadcast_view(NDArray a, int ndim, const Py_ssize_t* shape):
+    """a with stride 0 along axes it lacks; BroadcastError where it does not fit"""
+    cdef Py_ssize_t strides[MAX_NDIM]
+    cdef int lead = ndim - a._ndim, i
+    cdef bint fits = lead >= 0
+    for i in range(ndim):
+        strides[i] = 0
+    for i in range(a._ndim if fits else 0):
+        if a._shape[i] == shape[lead + i]:
+            strides[lead + i] = a._strides[i] if a._shape[i] != 1 else 0
+        elif a._shape[i] != 1:
+            fits = False
+    if not fits:
+        raise BroadcastError(f"cannot broadcast shape {a.shape} to {as_tuple(ndim, shape)}")
+    return view_of(a, ndim, shape, strides, 0)
+
+
+cdef bint same_shape(NDArray a, NDArray b) noexcept:
+    cdef int i
+    if a._ndim != b._ndim:
+        return False
+    for i in range(a._ndim):
+        if a._shape[i] != b._shape[i]:
+            return False
+    return True
+
+
+cdef bint same_view(NDArray a, NDArray b) noexcept:
+    cdef int i
+    if a._offset != b._offset or a._dtype != b._dtype or not same_shape(a, b):
+        return False
+    for i in range(a._ndim):
+        if a._strides[i] != b._strides[i] and a._shape[i] != 1:
+            return False
+    return True
+
+
+cdef void extent(NDArray a, Py_ssize_t* low, Py_ssize_t* high) noexcept:
+    """Byte range [low, high) that a touches, from the start of its buffer"""
+    cdef int i
+    low[0] = high[0] = a._offset
+    for i in range(a._ndim if a._size else 0):
+        if a._strides[i] < 0:
+            low[0] += (a._shape[i] - 1) * a._strides[i]
+        else:
+            high[0] += (a._shape[i] - 1) * a._strides[i]
+    low[0] *= ITEMSIZE[a._dtype]
+    high[0] = (high[0] + (a._size > 0)) * ITEMSIZE[a._dtype]
+
+
+cdef bint overlap(NDArray a, NDArray b) noexcept:
+    """Whether writing b may change what is read from a (never for the very same view: elementwise loops read first)."""
+    cdef Py_ssize_t a_low, a_high, b_low, b_high
+    if a._buffer is not b._buffer:
+        if a._ptr is NULL or b._ptr is NULL or (
+                (<Buffer> a._buffer).size_class >= 0 and (<Buffer> b._buffer).size_class >= 0):
+            return False                # our own blocks are apart; borrowed memory need not be
+        a_low, b_low = <Py_ssize_t> a._ptr - a._offset * ITEMSIZE[a._dtype], <Py_ssize_t> b._ptr - b._offset * ITEMSIZE[b._dtype]
+        return not (a_low + (<Buffer> a._buffer).nbytes <= b_low or b_low + (<Buffer> b._buffer).nbytes <= a_low)
+    if same_view(a, b):
+        return False
+    extent(a, &a_low, &a_high)
+    extent(b, &b_low, &b_high)
+    return a_low < b_high and b_low < a_high
+
+
+# ---- Reshape, index, assign --------------------------------------------------------------------------
+
+cdef NDArray reshape_view(NDArray a, int ndim, const Py_ssize_t* shape):
+    """The same elements as another shape without a copy; None where the strides do not allow it"""
+    cdef Py_ssize_t strides[MAX_NDIM]
+    cdef Py_ssize_t old_shape[MAX_NDIM]
+    cdef Py_ssize_t old_strides[MAX_NDIM]
+    cdef Py_ssize_t step = 1, have, want
+    cdef int n = 0, i, j, oi, ni, k
+    if a._compact:
+        for i in range(ndim - 1, -1, -1):
+            strides[i] = step
+            step *= shape[i]
+        return view_of(a, ndim, shape, strides, 0)
+    for i in range(a._ndim):                    # axes of size 1 say nothing
+        if a._shape[i] != 1:
+            old_shape[n], old_strides[n] = a._shape[i], a._strides[i]
+            n += 1
+    oi = ni = 0
+    while oi < n:                               # match groups of old axes with groups of new axes of the same size
+        i, j = oi + 1, ni
+        have, want = old_shape[oi], 1
+        while have != want:
+            if want < have:
+                want *= shape[j]
+                j += 1
+            else:
+                have *= old_shape[i]
+                i += 1
+        for k in range(oi, i - 1):
+            if old_strides[k] != old_shape[k + 1] * old_strides[k + 1]:
+                return None
+        step = old_strides[i - 1]
+        for k in range(j - 1, ni - 1, -1):
+            strides[k] = step
+            step *= shape[k]
+        oi, ni = i, j
+    for k in range(ni, ndim):                   # trailing ones
+        strides[k] = 1
+    return view_of(a, ndim, shape, strides, 0)
+
+
+cdef inline bint is_position(object item):
+    return type(item) is int or (isinstance(item, (int, np.integer)) and not isinstance(item, bool))
+
+
+cdef NDArray basic_view(NDArray a, object key):
+    """The view for ints, slices, None and ...; None where the key holds an array"""
+    cdef Py_ssize_t shape[MAX_NDIM]
+    cdef Py_ssize_t strides[MAX_NDIM]
+    cdef Py_ssize_t shift = 0, start, stop, step, n
+    cdef int axis = 0, out = 0, used = 0, dots = 0, i, skip
+    cdef tuple keys = key if type(key) is tuple else (key,)
+    for item in keys:
+        if item is Ellipsis:
+            dots += 1
+        elif item is None:
+            continue
+        elif not isinstance(item, slice) and not is_position(item):
+            return None
+        else:
+            used += 1
+    if dots > 1:
+        raise IndexError("an index can have only one ellipsis ('...')")
+    if used > a._ndim:
+        raise IndexError(f"too many indices: {used} for shape {a.shape}")
+    if a._ndim - used + len(keys) > MAX_NDIM:
+        raise IndexError(f"index would make more than {MAX_NDIM} axes")
+    for item in keys:
+        if item is None:
+            shape[out], strides[out] = 1, 0
+            out += 1
+        elif item is Ellipsis:
+            skip = a._ndim - used
+            for i in range(skip):
+                shape[out], strides[out] = a._shape[axis], a._strides[axis]
+                out += 1
+                axis += 1
+        elif isinstance(item, slice):
+            PySlice_Unpack(item, &start, &stop, &step)
+            n = PySlice_AdjustIndices(a._shape[axis], &start, &stop, step)
+            shape[out] = n
+            strides[out] = a._strides[axis] * step if n > 1 else a._strides[axis]
+            if n:
+                shift += start * a._strides[axis]
+            out += 1
+            axis += 1
+        else:
+            try:
+                n = item
+            except OverflowError:
+                n = a._shape[axis]
+            if not -a._shape[axis] <= n < a._shape[axis]:
+                raise IndexError(f"index {item} is out of bounds for axis {axis} of shape {a.shape}")
+            shift += (n + a._shape[axis] if n < 0 else n) * a._strides[axis]
+            axis += 1
+    for i in range(axis, a._ndim):
+        shape[out], strides[out] = a._shape[i], a._strides[i]
+        out += 1
+    return view_of(a, out, shape, strides, shift)
+
+
+cdef int assign(NDArray view, object value) except -1:
+    """view[...] = value, cast to its dtype, broadcast as NumPy does; axes of size 1 of the value may differ"""
+    cdef NDArray source
+    check_writable("setitem", view)
+    if is_scalar(value):
+        store(view, value)
+        view.mark_written()
+        return 0
+    source = operand(value, view._backend)
+    check_device("setitem", view, source)
+    while source._ndim > view._ndim and source._shape[0] == 1:
+        source = source.reshape(source.shape[1:])
+    if not same_shape(source, view):
+        try:
+            source = broadcast_view(source, view._ndim, view._shape)
+        except BroadcastError:
+            if [n for n in source.shape if n != 1] != [n for n in view.shape if n != 1]:
+                raise BroadcastError(f"setitem: cannot put shape {source.shape} into {view.shape}") from None
+            source = source.reshape(view.shape)
+    if overlap(source, view):
+        source = compact_copy(source)
+    view._backend.copy(source, view)
+    view.mark_written()
+    return 0

@@ -1,0 +1,380 @@
+# From Python operands to a call of the backend: promotion, broadcasting, results. Included by ndarray.pyx.
+
+# ---- Operands --------------------------------------------------------------------------
+
+cdef inline bint is_scalar(object x):
+    return isinstance(x, float) or isinstance(x, int) or isinstance(x, HostScalar)
+
+
+cdef int scalar_dtype(int other, object x) except -1:
+    """What an array of dtype `other` and a scalar compute in: scalars bend to the array, as in NumPy 2."""
+    if isinstance(x, float):
+        return other if other >= FLOAT32 else FLOAT64
+    if isinstance(x, bool):
+        return other
+    if isinstance(x, int):
+        return INT64 if other == BOOL else other
+    if x.dtype.kind not in "biuf":
+        raise TypeError(f"expected a bool, int or float scalar, got {type(x).__name__}")
+    return scalar_dtype(other, x.item())
+
+
+cdef NDArray scalar_array(Backend backend, int dtype, object x):
+    cdef NDArray out = empty_compact(backend, dtype, 0, NULL)
+    store(out, x)
+    return out
+
+
+cdef int store(NDArray out, object x) except -1:
+    """out[...] = x for a scalar, with a range check; a single element on the host without a call"""
+    if out._ptr is not NULL and out._size == 1 and out._dtype >= FLOAT32:
+        if out._dtype == FLOAT32:
+            (<float*> out._ptr)[0] = <float> (<double> x)
+        else:
+            (<double*> out._ptr)[0] = x
+        return 0
+    cdef object value
+    if out._dtype >= FLOAT32:
+        value = float(x)
+    elif out._dtype == BOOL:
+        value = bool(x)
+    else:
+        value = integer_for(out._dtype, x)
+    if out._ptr is NULL or out._size != 1:
+        out._backend.fill(out, value)
+    elif out._dtype == INT32:
+        (<int*> out._ptr)[0] = value
+    elif out._dtype == INT64:
+        (<long long*> out._ptr)[0] = value
+    else:
+        (<unsigned char*> out._ptr)[0] = value
+    return 0
+
+
+cdef object integer_for(int dtype, object x):
+    """A scalar as an int of that dtype, cut towards 0; OverflowError where it does not fit"""
+    if not math.isfinite(x):
+        raise ValueError(f"cannot convert {x} to {DTYPES[dtype]}")
+    value = int(x)
+    bits = 31 if dtype == INT32 else 63
+    if not -(1 << bits) <= value < 1 << bits:
+        raise OverflowError(f"{value} is out of range for {DTYPES[dtype]}")
+    return value
+
+
+cdef NDArray operand(object x, Backend backend):
+    """x as an array on the backend: an NDArray, or something NumPy reads"""
+    if isinstance(x, NDArray):
+        return x
+    if isinstance(x, (HostArray, list, tuple)):
+        return from_host(np.asarray(x), backend)
+    raise TypeError(f"expected an NDArray, a NumPy array or a number, got {type(x).__name__}")
+
+
+cdef NDArray from_host(object values, Backend backend, object dtype=None):
+    """A new array with the values of a numpy.ndarray"""
+    cdef Py_ssize_t shape[MAX_NDIM]
+    cdef object target = to_dtype_object(values.dtype if dtype is None else dtype)
+    if values.dtype.kind not in "biuf":
+        raise TypeError(f"array: cannot convert values of type {values.dtype}, expected bool, int or float")
+    cdef int ndim = parse_ints("array", values.shape, shape)
+    cdef NDArray out = empty_compact(backend, target.code, ndim, shape)
+    with np.errstate(all="ignore"):
+        backend.from_host(np.ascontiguousarray(values, dtype=target.numpy).reshape(values.shape), out)
+    return out
+
+
+cdef int check_device(str what, NDArray a, NDArray b) except -1:
+    if a._backend is not b._backend:
+        raise ValueError(f"{what}: operands on {a.device} and {b.device}; move one with .to(device)")
+    return 0
+
+
+cdef int check_writable(str what, NDArray out) except -1:
+    """Refuse a broadcast view: many elements, one place in memory."""
+    cdef int i
+    for i in range(out._ndim):
+        if out._strides[i] == 0 and out._shape[i] > 1:
+            raise ValueError(f"{what}: the target of shape {out.shape} is a broadcast view (strides {out.strides})")
+    return 0
+
+
+cdef NDArray finish(Op op, NDArray result, NDArray out):
+    """Copy a result into out= where it could not be computed there."""
+    if out._dtype < result._dtype and (out._dtype == BOOL or (out._dtype < FLOAT32) != (result._dtype < FLOAT32)):
+        raise TypeError(f"{op.name}: cannot store {result.dtype} in an array of {out.dtype}")
+    out._backend.copy(result, out)
+    return out
+
+
+cdef refuse(Op op, int code):
+    return TypeError(f"{op.name}: not defined for {DTYPES[code]}")
+
+
+cpdef NDArray binary_op(Op op, object x, object y, NDArray out=None):
+    """op(x, y), promoted and broadcast; into `out` where given"""
+    cdef NDArray a, b, result
+    cdef int code, ndim, i, lead
+    cdef Py_ssize_t shape[MAX_NDIM]
+    cdef Py_ssize_t n
+    if out is None and isinstance(x, NDArray) and isinstance(y, NDArray):
+        a, b = <NDArray> x, <NDArray> y
+        if a._dtype == b._dtype and a._backend is b._backend and op.compute_code[a._dtype] == a._dtype and same_shape(a, b):
+            if op is POWER and a._dtype < FLOAT32:
+                check_exponent(b)
+            result = empty_compact(a._backend, op.out_code[a._dtype], a._ndim, a._shape)
+            a._backend.binary(op, a, b, result)
+            return result
+    if is_scalar(y) and isinstance(x, NDArray):
+        a = <NDArray> x
+        code = scalar_dtype(a._dtype, y)
+        if op is POWER and code >= FLOAT32 and out is None:
+            result = special_power(to_dtype(a, code), y)
+            if result is not None:
+                return result
+        b = scalar_array(a._backend, compute_code(op, code), y)
+    elif is_scalar(x) and isinstance(y, NDArray):
+        b = <NDArray> y
+        code = scalar_dtype(b._dtype, x)
+        a = scalar_array(b._backend, compute_code(op, code), x)
+    else:
+        if not isinstance(x, NDArray) and not isinstance(y, NDArray):
+            raise TypeError(f"{op.name}: expected an NDArray, got {type(x).__name__} and {type(y).__name__}")
+        a = operand(x, (<NDArray> y)._backend if isinstance(y, NDArray) else None)
+        b = operand(y, a._backend)
+        check_device(op.name, a, b)
+        code = PROMOTE[a._dtype][b._dtype]
+    code = compute_code(op, code)
+    a, b = to_dtype(a, code), to_dtype(b, code)
+    if op is POWER and code < FLOAT32:
+        check_exponent(b)
+    ndim = max(a._ndim, b._ndim)
+    for i in range(ndim):
+        lead = i - (ndim - a._ndim)
+        shape[i] = a._shape[lead] if lead >= 0 else 1
+        lead = i - (ndim - b._ndim)
+        n = b._shape[lead] if lead >= 0 else 1
+        if shape[i] == 1:
+            shape[i] = n
+        elif n != 1 and n != shape[i]:
+            raise BroadcastError(f"{op.name}: shapes {a.shape} and {b.shape} do not broadcast")
+    if a._ndim != ndim or not shape_is(a, shape):
+        a = broadcast_view(a, ndim, shape)
+    if b._ndim != ndim or not shape_is(b, shape):
+        b = broadcast_view(b, ndim, shape)
+    if out is not None:
+        if out._ndim != ndim or not shape_is(out, shape):
+            raise BroadcastError(f"{op.name}: out has shape {out.shape}, the result {as_tuple(ndim, shape)}")
+        check_device(op.name, a, out)
+        check_writable(op.name, out)
+        out.mark_written()
+        if out._dtype == op.out_code[code]:
+            if overlap(a, out):
+                a = compact_copy(a)
+            if overlap(b, out):
+                b = compact_copy(b)
+            out._backend.binary(op, a, b, out)
+            return out
+    checked_size(ndim, shape)
+    result = empty_compact(a._backend, op.out_code[code], ndim, shape)
+    a._backend.binary(op, a, b, result)
+    return result if out is None else finish(op, result, out)
+
+
+cdef inline int compute_code(Op op, int code) except -1:
+    if op.compute_code[code] < 0:
+        raise refuse(op, code)
+    return op.compute_code[code]
+
+
+cdef inline bint shape_is(NDArray a, const Py_ssize_t* shape) noexcept:
+    cdef int i
+    for i in range(a._ndim):
+        if a._shape[i] != shape[i]:
+            return False
+    return True
+
+
+cdef int check_exponent(NDArray b) except -1:
+    if b._size and reduce_op(REDUCE["min"], b).item() < 0:
+        raise ValueError("power: integers to negative integer powers are not allowed; cast to a float dtype first")
+    return 0
+
+
+cdef NDArray special_power(NDArray a, object y):
+    """The exponents that have an exact and faster form, as NumPy picks them; None for the others"""
+    if y == 2:
+        return binary_op(MULTIPLY, a, a)
+    if y == 1:
+        return compact_copy(a)
+    if y == 0.5:
+        return unary_op(SQRT, a)
+    if y == -1:
+        return binary_op(DIVIDE, 1.0, a)
+    return None
+
+
+cpdef NDArray unary_op(Op op, object x, NDArray out=None):
+    """op(x); into `out` where given"""
+    cdef NDArray a, result
+    if not isinstance(x, NDArray):
+        raise TypeError(f"{op.name}: expected an NDArray, got {type(x).__name__}")
+    a = to_dtype(<NDArray> x, compute_code(op, (<NDArray> x)._dtype))
+    if out is not None:
+        if not same_shape(a, out):
+            raise BroadcastError(f"{op.name}: out has shape {out.shape}, the result {a.shape}")
+        check_device(op.name, a, out)
+        check_writable(op.name, out)
+        out.mark_written()
+        if out._dtype == op.out_code[a._dtype]:
+            if overlap(a, out):
+                a = compact_copy(a)
+            out._backend.unary(op, a, out)
+            return out
+    result = empty_compact(a._backend, op.out_code[a._dtype], a._ndim, a._shape)
+    a._backend.unary(op, a, result)
+    return result if out is None else finish(op, result, out)
+
+
+def where_op(condition, x, y):
+    """x where condition else y, promoted and broadcast"""
+    cdef Backend backend = None
+    cdef NDArray c, a, b, result
+    for each in (condition, x, y):
+        if isinstance(each, NDArray):
+            backend = (<NDArray> each)._backend
+            break
+    if backend is None:
+        raise TypeError("where: expected an NDArray among condition, x and y")
+    c = scalar_array(backend, BOOL, condition) if is_scalar(condition) else operand(condition, backend)
+    if is_scalar(x) and is_scalar(y):
+        code = scalar_dtype(scalar_dtype(BOOL, x), y)
+        if code == FLOAT64:
+            code = FLOAT32                      # two Python floats: the default float
+        a, b = scalar_array(backend, code, x), scalar_array(backend, code, y)
+    elif is_scalar(x):
+        b = operand(y, backend)
+        a = scalar_array(backend, scalar_dtype(b._dtype, x), x)
+    else:
+        a = operand(x, backend)
+        b = scalar_array(backend, scalar_dtype(a._dtype, y), y) if is_scalar(y) else operand(y, backend)
+    check_device("where", c, a)
+    check_device("where", a, b)
+    c = to_dtype(c, BOOL)
+    a, b = to_dtype(a, PROMOTE[a._dtype][b._dtype]), to_dtype(b, PROMOTE[a._dtype][b._dtype])
+    shape = broadcast_shapes(c.shape, a.shape, b.shape)
+    c, a, b = c.broadcast_to(shape), a.broadcast_to(shape), b.broadcast_to(shape)
+    checked_size(c._ndim, c._shape)
+    result = empty_compact(backend, a._dtype, a._ndim, a._shape)
+    backend.where(c, a, b, result)
+    return result
+
+
+cpdef NDArray reduce_op(Op op, NDArray a, object axis=None, bint keepdims=False):
+    """op over axes: None for all, an int or a tuple"""
+    cdef tuple axes
+    cdef Py_ssize_t shape[MAX_NDIM]
+    cdef Py_ssize_t kept_shape[MAX_NDIM]
+    cdef int i, kept = 0, code = compute_code(op, a._dtype)
+    cdef bint reduced[MAX_NDIM]
+    cdef NDArray out
+    if axis is None:
+        axes = ALL_AXES[a._ndim]
+    elif isinstance(axis, int):
+        axes = (normal_axis(op.name, axis, a._ndim),)
+    else:
+        axes = normal_axes(op.name, axis, a._ndim)
+    for i in range(a._ndim):
+        reduced[i] = False
+    for i in axes:
+        reduced[i] = True
+    for i in range(a._ndim):
+        kept_shape[i] = 1 if reduced[i] else a._shape[i]
+        if not reduced[i]:
+            shape[kept] = a._shape[i]
+            kept += 1
+        elif a._shape[i] == 0 and op.result == "same":
+            raise ValueError(f"{op.name}: shape {a.shape} over axis {axis}: no elements, and no identity")
+    a = to_dtype(a, code)
+    out = empty_compact(a._backend, op.out_code[code], kept, shape)
+    a._backend.reduce(op, a, axes, out)
+    if keepdims and kept != a._ndim:
+        out.set_ndim(a._ndim)
+        for i in range(a._ndim):
+            out._shape[i] = kept_shape[i]
+        out.set_compact()
+    return out
+
+
+cpdef NDArray arg_reduce_op(Op op, NDArray a, object axis=None, bint keepdims=False):
+    """Position along an axis, or in row-major order over all"""
+    cdef NDArray source = a.reshape(-1) if axis is None else a, out
+    cdef int at = normal_axis(op.name, 0 if axis is None else axis, source._ndim), i, j = 0
+    cdef Py_ssize_t shape[MAX_NDIM]
+    if source._shape[at] == 0:
+        raise ValueError(f"{op.name}: shape {a.shape} over axis {axis}: no elements")
+    for i in range(source._ndim):
+        if i != at:
+            shape[j] = source._shape[i]
+            j += 1
+    out = empty_compact(a._backend, INT64, j, shape)
+    a._backend.arg_reduce(op, source, at, out)
+    if keepdims:
+        return out.reshape((1,) * a._ndim if axis is None else out.shape[:at] + (1,) + out.shape[at:])
+    return out
+
+
+def scan_op(Op op, NDArray a, axis=None):
+    """Running op along an axis; over all elements in row-major order where axis is None"""
+    cdef NDArray source = a.reshape(-1) if axis is None else a, out
+    cdef int at = normal_axis(op.name, 0 if axis is None else axis, source._ndim)
+    source = to_dtype(source, op.out_code[compute_code(op, a._dtype)])
+    out = empty_compact(a._backend, source._dtype, source._ndim, source._shape)
+    a._backend.scan(op, source, at, out)
+    return out
+
+
+def last_axis_op(str verb, NDArray a, axis, keeps_axis):
+    """One of the fused verbs along axes that are moved to the end and merged"""
+    cdef int code = a._dtype if a._dtype >= FLOAT32 else (FLOAT32 if a._dtype == BOOL else FLOAT64)
+    axes = normal_axes(verb, axis, a._ndim)
+    kept = tuple([i for i in range(a._ndim) if i not in axes])
+    moved = to_dtype(a, code).permute(kept + axes)
+    lead, shape = moved.shape[:len(kept)], moved.shape
+    rows = moved.reshape(lead + (math.prod(shape[len(kept):]),))
+    if rows.shape[len(lead)] == 0:
+        raise ValueError(f"{verb}: shape {a.shape} over axis {axis}: no elements")
+    out_shape = rows.shape if keeps_axis else lead
+    cdef Py_ssize_t out_c[MAX_NDIM]
+    cdef int ndim = parse_ints(verb, out_shape, out_c)
+    cdef NDArray out = empty_compact(a._backend, code, ndim, out_c)
+    getattr(a._backend, verb)(rows, out)
+    if not keeps_axis:
+        return out
+    back = [0] * a._ndim
+    for i, j in enumerate(kept + axes):
+        back[j] = i
+    return out.reshape(shape).permute(tuple(back))
+
+
+cdef object matmul_function = None
+
+
+cdef object matmul_of(object x, object y):
+    """x @ y: two matrices at once, every other case by linalg.matmul"""
+    global matmul_function
+    cdef NDArray a, b, out
+    cdef Py_ssize_t shape[2]
+    if isinstance(x, NDArray) and isinstance(y, NDArray):
+        a, b = <NDArray> x, <NDArray> y
+        if a._ndim == 2 and b._ndim == 2 and a._dtype == b._dtype and a._dtype != BOOL and a._backend is b._backend \
+                and a._shape[1] == b._shape[0]:
+            shape[0], shape[1] = a._shape[0], b._shape[1]
+            checked_size(2, shape)
+            out = empty_compact(a._backend, a._dtype, 2, shape)
+            a._backend.matmul(a, b, out)
+            return out
+    if matmul_function is None:
+        from needle_ndarray.linalg import matmul
+        matmul_function = matmul
+    return matmul_function(x, y)
