@@ -5,6 +5,7 @@ deleter, once, when the memory is no longer needed; a capsule that nobody took c
 are those of dlpack.h, versions 0.8 and 1.x.
 """
 
+cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.pycapsule cimport (
     PyCapsule_CheckExact, PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_New, PyCapsule_SetName,
@@ -78,7 +79,7 @@ cdef dict KINDS = {BOOLEAN: "bool", SIGNED: "int", UNSIGNED: "uint", FLOAT: "flo
 
 # ---- Out --------------------------------------------------------------------------
 
-def dlpack_device(NDArray a):
+def dlpack_device(NDArray a not None):
     """(device type, device id) of DLPack; (1, 0) is the host."""
     if isinstance(a._buffer, Buffer):
         return CPU, 0
@@ -87,7 +88,7 @@ def dlpack_device(NDArray a):
     raise BufferError(f"__dlpack_device__: {a.device} has no device type of DLPack")
 
 
-def to_dlpack(NDArray a, max_version=None, dl_device=None, copy=None):
+def to_dlpack(NDArray a not None, max_version=None, dl_device=None, copy=None):
     """A capsule that keeps the array's memory alive: versioned where the consumer knows DLPack 1."""
     from needle_ndarray.devices import cpu
     cdef bint versioned = max_version is not None and max_version[0] >= 1
@@ -102,7 +103,7 @@ def to_dlpack(NDArray a, max_version=None, dl_device=None, copy=None):
         a = make_array(a.numpy(), a.dtype, cpu())
     for i in range(a._ndim):
         if a._strides[i] < 0 and a._shape[i] > 1 and a._size:     # PyTorch ends the process on them
-            raise BufferError(f"__dlpack__: strides {a.strides}: negative ones cannot be exported, use .compact()")
+            raise BufferError(f"__dlpack__: negative strides {a.strides} cannot be exported: use .compact()")
     return capsule_of(a, versioned, IS_COPIED if copy or not on_host else 0)
 
 
@@ -170,6 +171,7 @@ cdef void release_unused(object capsule) noexcept:
 
 # ---- In --------------------------------------------------------------------------
 
+@cython.no_gc_clear           # the memory must outlive whoever reads it
 cdef class Span:
     """Bytes of somebody else as a flat buffer; keeps the owner, an object or a tensor of DLPack, alive."""
 

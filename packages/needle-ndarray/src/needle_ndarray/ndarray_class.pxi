@@ -642,8 +642,8 @@ cdef class NDArray:
         cdef int i
         if self._ptr is NULL and self._size:
             raise BufferError(f"memory on {self.device} is not on the host: use .numpy()")
-        if not self._compact and not (flags & PyBUF_STRIDES) == PyBUF_STRIDES:
-            raise BufferError("the array is not compact and the consumer asked for contiguous memory: use .compact()")
+        if not gives_order(self, flags):
+            raise BufferError(f"the consumer asked for contiguous memory, strides are {self.strides}: use .compact()")
         layout = <Py_ssize_t*> malloc((2 * self._ndim + 1) * sizeof(Py_ssize_t))
         if layout is NULL:
             raise MemoryError("no memory for the layout of a buffer")
@@ -700,6 +700,18 @@ cdef class UnaryMethod:
 
     def __repr__(self):
         return f"<method {self.op.name} of NDArray: {self.op.formula}>"
+
+
+cdef bint gives_order(NDArray a, int flags):
+    """Whether the memory has the order a consumer asked for: row-major, column-major, either, or any at all"""
+    cdef bint column_major = (<NDArray> a.T)._compact
+    if flags & PyBUF_ANY_CONTIGUOUS == PyBUF_ANY_CONTIGUOUS:
+        return a._compact or column_major
+    if flags & PyBUF_F_CONTIGUOUS == PyBUF_F_CONTIGUOUS:
+        return column_major
+    if flags & PyBUF_C_CONTIGUOUS == PyBUF_C_CONTIGUOUS or flags & PyBUF_STRIDES != PyBUF_STRIDES:
+        return a._compact
+    return True
 
 
 cdef char* format_of(int dtype):

@@ -105,7 +105,9 @@ cdef void math_loop(int op, const F* a, F* out, Py_ssize_t n) noexcept nogil:
             out[i] = c_tanhf(a[i]) if F is float else c_tanh(a[i])
     elif op == SIGMOID:
         for i in range(n):
-            out[i] = 1 / (1 + (c_expf(-a[i]) if F is float else c_exp(-a[i])))
+            out[i] = c_expf(-fabsf(a[i])) if F is float else c_exp(-fabs(a[i]))     # never overflows
+        for i in range(n):
+            out[i] = (out[i] if a[i] < 0 else 1) / (1 + out[i])
     elif op == ERF:
         for i in range(n):
             out[i] = c_erff(a[i]) if F is float else c_erf(a[i])

@@ -51,7 +51,7 @@ cdef int take_views(View* a, const int64* index, View* out, int threads) noexcep
     flat = contiguous(&source) and contiguous(&target)
     nbytes = source.size * item
     a_base, out_base = source.data, target.data
-    if flat and nbytes == 4:
+    if flat and nbytes == 4 and item == 4:
         for i in range(n):
             (<int*> out_base)[i * out_step] = (<const int*> a_base)[index[i] * step]
         return 0

@@ -18,6 +18,7 @@ ctypedef fused A:           # what is accumulated in: ints in int64, floats in d
 cdef enum:
     LANES = 16
     SPAN = 65536            # elements of one partial result
+    PAIRWISE = 512          # doubles added up without halving: 32 to a lane
 
 cdef int64 LARGEST = 0x7fffffffffffffff
 
@@ -103,6 +104,16 @@ cdef A fold(int op, const T* a, Py_ssize_t n, A acc) noexcept nogil:
     return combine(op, acc, lane[0])
 
 
+cdef A pairwise(int op, const T* a, Py_ssize_t n, A acc) noexcept nogil:
+    """fold, but long sums of doubles by halves: an error that grows with log n (float32 in double needs no such care)"""
+    cdef Py_ssize_t half
+    if T is double:
+        if op == SUM and n > PAIRWISE:
+            half = n // 2 - n // 2 % LANES
+            return acc + (pairwise(op, a, half, <A> 0) + pairwise(op, a + half, n - half, <A> 0))
+    return fold(op, a, n, acc)
+
+
 cdef void fold_rows(int op, const T* a, Py_ssize_t stride, Py_ssize_t rows, Py_ssize_t columns, A* acc) noexcept nogil:
     """acc[j] = op(acc[j], a[r * stride + j]) for every row r"""
     cdef Py_ssize_t _r, j
@@ -128,11 +139,28 @@ cdef void fold_rows(int op, const T* a, Py_ssize_t stride, Py_ssize_t rows, Py_s
         a += stride
 
 
+cdef void pairwise_rows(int op, const T* a, Py_ssize_t stride, Py_ssize_t rows, Py_ssize_t columns, A* acc) noexcept nogil:
+    """fold_rows, but long sums of doubles by halves"""
+    cdef A rest[CHUNK]
+    cdef Py_ssize_t half, j
+    if T is double:
+        if op == SUM and rows > PAIRWISE // LANES:
+            half = rows // 2
+            for j in range(columns):
+                rest[j] = 0
+            pairwise_rows(op, a, stride, half, columns, acc)
+            pairwise_rows(op, a + half * stride, stride, rows - half, columns, rest)
+            for j in range(columns):
+                acc[j] += rest[j]
+            return
+    fold_rows(op, a, stride, rows, columns, acc)
+
+
 cdef double fold_floats(int op, int dtype, const char* a, Py_ssize_t n) noexcept nogil:
     """op over n contiguous floats, in double"""
     if dtype == FLOAT32:
         return fold(op, <const float*> a, n, identity(op, <double> 0))
-    return fold(op, <const double*> a, n, identity(op, <double> 0))
+    return pairwise(op, <const double*> a, n, identity(op, <double> 0))
 
 
 # ---- Reductions over any axes --------------------------------------------------------------------------
@@ -165,16 +193,16 @@ cdef A fold_span(const Job* job, const T* base, Py_ssize_t start, Py_ssize_t n, 
     cdef Py_ssize_t length, row
     here.data = <char*> base
     if here.ndim == 0 or (here.ndim == 1 and here.strides[0] == 1):
-        return fold(job.op, base + start, n, acc)
+        return pairwise(job.op, base + start, n, acc)
     while n > 0:
         if job.direct:
             row = here.shape[here.ndim - 1]
             length = min(row - start % row, n)
-            acc = fold(job.op, base + offset_of(&here, start), length, acc)
+            acc = pairwise(job.op, base + offset_of(&here, start), length, acc)
         else:
             length = min(<Py_ssize_t> CHUNK, n)
             gather(&here, start, length, staged)
-            acc = fold(job.op, <const T*> staged, length, acc)
+            acc = pairwise(job.op, <const T*> staged, length, acc)
         start += length
         n -= length
     return acc
@@ -212,7 +240,7 @@ cdef void vertical(const Job* job, Py_ssize_t task, const T* data, A* partial, c
         if stride == 1:
             last = inner.shape[inner.ndim - 1]
             rows = min(last - r % last, stop - r)
-            fold_rows(job.op, data + offset_of(inner, r), inner.strides[inner.ndim - 1], rows, columns, acc)
+            pairwise_rows(job.op, data + offset_of(inner, r), inner.strides[inner.ndim - 1], rows, columns, acc)
         else:
             rows = 1
             line.data = <char*> (data + offset_of(inner, r))

@@ -1,0 +1,107 @@
+"""Runs hostile snippets, one line of JSON per outcome; test_hostile.py starts it, and again behind a snippet that kills it."""
+
+import json
+import random
+import sys
+import threading
+
+import numpy as np
+
+import needle_ndarray as nd
+from needle_ndarray import backend as tables
+from needle_ndarray.buffer import Buffer
+
+
+def array(device="cpu"):
+    return nd.array(np.arange(12).reshape(3, 4), "float32", device)
+
+
+def junk():
+    """Values of every wrong type, and some right ones."""
+    a = array()
+    return [
+        None, "a", "", object(), 1.5, float("nan"), -1, 0, 3, 2**70, -(2**70), True, [], [[1], [2, 3]], {}, b"x", 1j,
+        (0, 0), (-1, 2), (2**40, 2**40), ("a",), [None], slice(None), Ellipsis, int, len, np.array([None, 1]), np.float32(2),
+        np.array(["x"]), np.zeros((1,) * 40), a, a.T, a[:0], nd.array(True, "bool"), nd.arange(3), np.arange(4.0),
+        nd.NDArray, nd.NDArray.__new__(nd.NDArray), nd.cuda(), nd.cpu(), "cpu", "float32", nd.array([1], device="cpu_numpy"),
+    ]  # fmt: skip
+
+
+def attempt(call, *args, **kwargs):
+    """Any ordinary exception will do; what must not happen is a crash, or an error of the interpreter's own."""
+    try:
+        return call(*args, **kwargs)
+    except SystemError:
+        raise
+    except Exception:
+        return None
+
+
+SKIP = {"device"}  # registers a name for good
+
+
+def sweep_function(call, seed=0, rounds=400):
+    """Call with nothing, with each piece of junk, and with random handfuls of it, some by keyword."""
+    rng = random.Random(seed)
+    things = junk()
+    attempt(call)
+    for thing in things:
+        attempt(call, thing)
+    keywords = ["axis", "out", "dtype", "device", "keepdims", "shape", "strides", "offset", "handle", "copy", "min", "max", "k"]
+    for _ in range(rounds):
+        args = rng.choices(things, k=rng.randint(1, 4))
+        extra = {rng.choice(keywords): rng.choice(things)} if rng.random() < 0.3 else {}
+        attempt(call, *args, **extra)
+
+
+def sweep_methods(make, rounds=150):
+    """Every attribute of the array: read it, and call it with junk if it can be called."""
+    for name in sorted(set(dir(nd.NDArray)) | set(tables.UNARY)):
+        if name in ("__class__", "__init_subclass__", "__subclasshook__", "__new__", "__getattribute__", "__dir__"):
+            continue
+        member = attempt(getattr, make(), name)
+        if callable(member):
+            sweep_function(lambda *args, name=name, **kwargs: getattr(make(), name)(*args, **kwargs), name, rounds)
+
+
+def sweep_verbs(device):
+    """The backend's verbs with arrays of every wrong shape and dtype: they guard the memory themselves."""
+    rng = random.Random(1)
+    backend = nd.device(device).backend
+    ops = [op for table in tables.TABLES.values() for op in table.values()]
+    shapes = [(), (3,), (4,), (0,), (3, 4), (4, 3), (2, 3, 4), (3, 0), (1, 1)]
+
+    def pick():
+        made = nd.ones(rng.choice(shapes), rng.choice(["bool", "int32", "int64", "float32", "float64"]), device)
+        return rng.choice([made, made.T, made[..., None].broadcast_to((*made.shape, 2)), made, rng.choice(junk())])
+
+    for verb in ("fill", "copy", "unary", "binary", "where", "reduce", "arg_reduce", "scan", "matmul", "take", "put",
+                 "scatter_add", "random", "softmax", "log_softmax", "logsumexp", "from_host", "to_host"):  # fmt: skip
+        for _ in range(400):
+            args = [pick() for _ in range(rng.choice([1, 2, 2, 3, 3, 4]))]
+            if verb in ("unary", "binary", "reduce", "arg_reduce", "scan", "random"):
+                args.insert(0, rng.choice(ops))
+            if verb == "reduce" and len(args) > 2:
+                args[2] = rng.choice([(), (0,), (1,), (0, 1), (5,), (0, 0), (-1,), ("a",), None])
+            if verb in ("arg_reduce", "scan") and len(args) > 2:
+                args[2] = rng.choice([0, 1, 2, -1, 31, 32, 2**40])
+            if verb == "random":
+                args[1:] = [rng.choice([0, -1, 2**64]), rng.choice([0, 5, 2**65]), pick()]
+            attempt(getattr(backend, verb), *args)
+
+
+def run(code):
+    """What became of a snippet: ok, or the exception."""
+    try:
+        exec(code, {"nd": nd, "np": np, "array": array, "Buffer": Buffer, "junk": junk, "attempt": attempt,
+                    "sweep_function": sweep_function, "sweep_methods": sweep_methods, "sweep_verbs": sweep_verbs,
+                    "threading": threading, "NDArray": nd.NDArray, "tables": tables})  # fmt: skip
+    except BaseException as error:
+        return f"{type(error).__name__}: {error}"
+    return "ok"
+
+
+if __name__ == "__main__":
+    for name, code in json.load(sys.stdin):
+        print(json.dumps([name, None]), flush=True)
+        print(json.dumps([name, run(code)]), flush=True)
