@@ -38,6 +38,7 @@ DIRECTIVES = {
     "wraparound": False,
     "cdivision": True,
     "nonecheck": True,
+    "binding": False,  # plain method descriptors check what self is; Cython's own functions do not
     "initializedcheck": DEBUG,
     "embedsignature": True,
 }

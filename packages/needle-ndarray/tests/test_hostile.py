@@ -34,7 +34,6 @@ CASES = {
     "float size": ("nd.zeros((2.0,))", r"TypeError: .*2\.0"),
     "string shape": ("nd.zeros('abc')", "TypeError"),
     "array as shape": ("nd.zeros(array())", "TypeError"),
-    "endless shape": ("nd.zeros(iter(int, 1))", "ValueError|TypeError|MemoryError"),
     "huge broadcast": ("nd.zeros(()).broadcast_to((2**60,))", None),
     "huge broadcast + 1": ("nd.zeros(()).broadcast_to((2**59,)) + 1", SIZES),
     "huge broadcast of broadcast": ("nd.zeros((1, 1)).broadcast_to((2**40, 2**40))", "ValueError"),

@@ -41,6 +41,7 @@ from needle_ndarray.devices import (
     cuda,
     default_device,
     device,
+    register,
 )  # fmt: skip
 from needle_ndarray.dtypes import (
     DType,

@@ -158,7 +158,7 @@ cdef class Backend:
     # ---- Required: memory --------------------------------------------------------------------------
 
     cpdef object allocate(self, Py_ssize_t nbytes):
-        """A buffer of at least nbytes, uninitialised. It has `nbytes`, `ptr()` and `version`; `Buffer` is one."""
+        """A buffer of at least nbytes, uninitialised. It has `nbytes`, `ptr()`, `version` and `mark_written()`; `Buffer` is one."""
         raise NotImplementedError(f"backend {self.name}: allocate")
 
     cpdef from_host(self, object values, object out):

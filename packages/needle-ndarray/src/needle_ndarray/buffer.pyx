@@ -80,6 +80,8 @@ cdef class Buffer:
 
     def __init__(self, data):
         """Wrap the writable, C-contiguous bytes of somebody else's object."""
+        if self.nbytes:
+            raise TypeError("Buffer.__init__: the buffer holds memory already")
         self.data = memoryview(data).cast("B")
         self.nbytes = self.data.shape[0]
         self.size_class = -1

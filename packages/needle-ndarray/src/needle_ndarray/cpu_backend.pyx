@@ -135,7 +135,7 @@ def config():
 cdef NDArray host(object given, View* view):
     """The array as the kernels see it. Verbs are called by NDArray, which has checked; these checks guard the memory itself."""
     cdef NDArray a = <NDArray?> given
-    if a._ptr is NULL:
+    if a._ptr is NULL and (a._size or not isinstance(a._buffer, Buffer)):
         raise TypeError(f"the cpu backend was given an array on {a.device}")
     a.view_into(view)
     return a

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from needle_ndarray.dtypes import dtype as to_dtype
+from needle_ndarray.dtypes import holding
 from needle_ndarray.ndarray import NDArray, make_array
 
 
@@ -37,7 +38,9 @@ def asarray(a: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | No
             raise ValueError("asarray: this needs a copy, and copy=False was given")
         return made
     else:
-        made = make_array(a, np.asarray(a).dtype if dtype is None and not isinstance(a, NDArray) else dtype, device)
+        made = make_array(
+            a, holding(np.asarray(a).dtype) if dtype is None and not isinstance(a, NDArray) else dtype, device
+        )
     if copy is False and not np.shares_memory(np.asarray(made), a):
         raise ValueError("asarray: this needs a copy, and copy=False was given")
     return made

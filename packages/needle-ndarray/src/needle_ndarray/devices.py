@@ -1,7 +1,7 @@
 """Devices: names users write, and the backends behind them, found by entry point and loaded on first use."""
 
 import os
-from importlib.metadata import entry_points
+from collections.abc import Callable
 from typing import Any
 
 from needle_ndarray.backend import INTERFACE_VERSION, Backend
@@ -11,6 +11,22 @@ BUILT_IN = {"cpu": "needle_ndarray.cpu_backend:CPUBackend", "cpu_numpy": "needle
 REMEDY = {"cuda": "pip install 'needle-cuda[cuda12]' (or [cuda13]) brings it"}
 
 _devices: dict[str, "Device"] = {}
+_registered: dict[str, Callable[[], Backend]] = {}
+
+
+def _entry_points() -> dict[str, Any]:
+    from importlib.metadata import entry_points  # 20 ms, and cpu needs none of it
+
+    return {point.name: point for point in entry_points(group=GROUP)}
+
+
+def register(name: str, factory: Callable[[], Backend]) -> "Device":
+    """Make a backend known to this process, without an entry point: for trying one out."""
+    if not isinstance(name, str) or not name.isidentifier() or name in BUILT_IN:
+        raise ValueError(f"register: {name!r}: expected a name of its own, fit for an identifier")
+    _registered[name] = factory
+    _devices.pop(name, None)
+    return device(name)
 
 
 class DeviceError(RuntimeError):
@@ -97,17 +113,18 @@ class Device:
 
 def _load(name: str) -> Backend:
     """The backend of that name; built-in ones also where no distribution's metadata is around."""
-    found = {point.name: point for point in entry_points(group=GROUP)}
     if name in BUILT_IN:
         module, _, attribute = BUILT_IN[name].partition(":")
         make = getattr(__import__(module, fromlist=[attribute]), attribute)
-    elif name in found:
+    elif name in _registered:
+        make = _registered[name]
+    elif name in (found := _entry_points()):
         try:
             make = found[name].load()
         except Exception as error:
             raise DeviceError(f"{name}(): its backend does not import: {type(error).__name__}: {error}") from error
     else:
-        known = ", ".join(sorted({*BUILT_IN, *found}))
+        known = ", ".join(sorted({*BUILT_IN, *_registered, *found}))
         remedy = REMEDY.get(name, "no installed package registers it")
         raise DeviceError(f"{name}(): no such backend here (installed: {known}); {remedy}")
     loaded = make()
@@ -168,5 +185,5 @@ def default_device() -> Device:
 
 def all_devices() -> list[Device]:
     """Every device with a name: the built-in ones, cuda, and those that installed packages register."""
-    names = ["cpu", "cuda", "cpu_numpy", *sorted(point.name for point in entry_points(group=GROUP))]
+    names = ["cpu", "cuda", "cpu_numpy", *sorted(_entry_points()), *_registered]
     return [device(name) for name in dict.fromkeys(names)]

@@ -61,6 +61,19 @@ def dtype(given: object) -> DType:
         raise TypeError(f"dtype: {given!r} is not one of {', '.join(DTYPES)}") from None
 
 
+#: NumPy types we do not have, and the smallest of ours that holds their values.
+_WIDENED = {"int8": int32, "uint8": int32, "int16": int32, "uint16": int32, "uint32": int64, "float16": float32}
+
+
+def holding(given: np.dtype) -> DType:
+    """The dtype for values of any NumPy type: itself, or the smallest of ours that holds them.
+
+    >>> holding(np.dtype("uint8")), holding(np.dtype("float16"))
+    ('int32', 'float32')
+    """
+    return _WIDENED.get(given.name) or dtype(given)
+
+
 def promote_types(a: DType, b: DType) -> DType:
     """The dtype of an operation on both: NumPy's table."""
     return _BY_NUMPY[np.promote_types(a.numpy, b.numpy)]

@@ -4,6 +4,7 @@ An element of x lies at the sum of index * stride over its axes. For axes that a
 once, as an int64 array of offsets; x is then seen as (span, *rest) with stride 1 along the first axis, which they index.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -15,19 +16,17 @@ from needle_ndarray.ndarray import NDArray, broadcast_shapes, make_array, normal
 def _index_array(x: NDArray, item: Any) -> NDArray:
     """An entry of an index as an int64 or bool array on x's device."""
     if isinstance(item, NDArray):
-        given = item
+        kind = "b" if item.dtype == "bool" else "f" if item.dtype.is_float else "i"
+        if item.device != x.device:
+            raise ValueError(f"index on {item.device}, array on {x.device}; move one with .to(device)")
     else:
         host = np.asarray(item)
-        given = make_array(
-            host.astype(np.int64) if host.size == 0 and not isinstance(item, np.ndarray) else host, None, x.device
-        )
-        if host.dtype.kind in "iub":
-            given = make_array(host, "bool" if host.dtype.kind == "b" else "int64", x.device)
-    if given.dtype.is_float and not (given.size == 0 and not isinstance(item, (NDArray, np.ndarray))):
-        raise IndexError(f"an index is of dtype {given.dtype}: expected ints, bools, slices, None or ...")
-    if given.device != x.device:
-        raise ValueError(f"index on {given.device}, array on {x.device}; move one with .to(device)")
-    return given if given.dtype == "bool" else given.astype("int64", copy=False)
+        kind = "i" if host.size == 0 and not isinstance(item, np.ndarray) else host.dtype.kind
+    if kind not in "biu":
+        raise IndexError(f"an index is {item!r:.60}: expected ints, bools, slices, None or ...")
+    if isinstance(item, NDArray):
+        return item if kind == "b" else item.astype("int64", copy=False)
+    return make_array(host, "bool" if kind == "b" else "int64", x.device)
 
 
 def nonzero(x: NDArray, /) -> tuple[NDArray, ...]:
@@ -123,8 +122,9 @@ def _plan(x: NDArray, key: Any) -> tuple[NDArray, NDArray, tuple[int, ...], int]
         if isinstance(entry, _Mask0d):
             continue
         index = make_array(entry, "int64", x.device) if isinstance(entry, int) else entry
-        offsets = offsets + _checked(index, size, i) * stride
-        low += min((size - 1) * stride, 0) if size else 0
+        if math.prod(shape):  # like NumPy: where nothing is asked for, nothing is out of bounds
+            offsets = offsets + _checked(index, size, i) * stride
+            low += min((size - 1) * stride, 0)
     rest = [i for i in range(view.ndim) if i not in advanced]
     position = sum(i < advanced[0] for i in rest) if together else 0
     offsets = (offsets - low).reshape(-1)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from needle_ndarray.creation import empty
-from needle_ndarray.dtypes import promote_types
+from needle_ndarray.dtypes import holding, promote_types
 from needle_ndarray.ndarray import NDArray, broadcast_shapes, make_array
 
 
@@ -38,7 +38,7 @@ def _operands(x1: Any, x2: Any) -> tuple[NDArray, NDArray]:
     device = next((x.device for x in (x1, x2) if isinstance(x, NDArray)), None)
     if device is None:
         raise TypeError(f"matmul: expected an NDArray, got {type(x1).__name__} and {type(x2).__name__}")
-    a, b = (x if isinstance(x, NDArray) else make_array(np.asarray(x), np.asarray(x).dtype, device) for x in (x1, x2))
+    a, b = (x if isinstance(x, NDArray) else make_array(x, holding(np.asarray(x).dtype), device) for x in (x1, x2))
     if a.device != b.device:
         raise ValueError(f"matmul: operands on {a.device} and {b.device}; move one with .to(device)")
     return a, b

@@ -17,6 +17,8 @@ cdef class NDArray:
 
     def __init__(self, other, device=None):
         """Copy values: numbers, (nested) lists, NumPy arrays, NDArrays. Python numbers and float64 become float32."""
+        if self._buffer is not None:
+            raise TypeError("NDArray.__init__: the array exists already; make a new one")
         cdef NDArray made = make_array(other, None, device)
         self._backend, self._buffer, self._ptr, self._dtype = made._backend, made._buffer, made._ptr, made._dtype
         self.set_ndim(made._ndim)
@@ -24,9 +26,9 @@ cdef class NDArray:
         self.set_compact()
 
     def __cinit__(self):
-        self._backend = NO_BACKEND      # an object from a bare __new__ refuses politely
         self._shape = self._inline
         self._strides = self._inline + INLINE
+        self._backend, self._ndim, self._compact = NO_BACKEND, 1, True      # a bare __new__ is of size 0, on no device
 
     def __dealloc__(self):
         if self._shape is not self._inline:
@@ -643,7 +645,7 @@ cdef class NDArray:
         if self._ptr is NULL and self._size:
             raise BufferError(f"memory on {self.device} is not on the host: use .numpy()")
         if not gives_order(self, flags):
-            raise BufferError(f"the consumer asked for contiguous memory, strides are {self.strides}: use .compact()")
+            raise BufferError(f"the array is not compact (strides {self.strides}) and contiguous memory was asked for: use .compact()")
         layout = <Py_ssize_t*> malloc((2 * self._ndim + 1) * sizeof(Py_ssize_t))
         if layout is NULL:
             raise MemoryError("no memory for the layout of a buffer")
@@ -680,7 +682,7 @@ cdef class NDArray:
     def __str__(self):
         return np.array2string(np.asarray(self), threshold=1000, edgeitems=3)
 
-    def __format__(self, spec):
+    def __format__(self, str spec not None):
         return format(self.item(), spec) if self._size == 1 and spec else format(str(self), spec)
 
 

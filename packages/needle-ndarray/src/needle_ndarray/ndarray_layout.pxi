@@ -250,22 +250,25 @@ cdef NDArray basic_view(NDArray a, object key):
     cdef Py_ssize_t shape[MAX_NDIM]
     cdef Py_ssize_t strides[MAX_NDIM]
     cdef Py_ssize_t shift = 0, start, stop, step, n
-    cdef int axis = 0, out = 0, used = 0, dots = 0, i, skip
+    cdef int axis = 0, out = 0, used = 0, dots = 0, added = 0, i, skip
     cdef tuple keys = key if type(key) is tuple else (key,)
     for item in keys:
         if item is Ellipsis:
             dots += 1
         elif item is None:
-            continue
-        elif not isinstance(item, slice) and not is_position(item):
-            return None
-        else:
+            added += 1
+        elif isinstance(item, slice):
             used += 1
+        elif is_position(item):
+            used += 1
+            added -= 1
+        else:
+            return None
     if dots > 1:
         raise IndexError("an index can have only one ellipsis ('...')")
     if used > a._ndim:
         raise IndexError(f"too many indices: {used} for shape {a.shape}")
-    if a._ndim - used + len(keys) > MAX_NDIM:
+    if a._ndim + added > MAX_NDIM:
         raise IndexError(f"index would make more than {MAX_NDIM} axes")
     for item in keys:
         if item is None:

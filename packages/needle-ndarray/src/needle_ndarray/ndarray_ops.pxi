@@ -74,9 +74,9 @@ cdef NDArray operand(object x, Backend backend):
 cdef NDArray from_host(object values, Backend backend, object dtype=None):
     """A new array with the values of a numpy.ndarray"""
     cdef Py_ssize_t shape[MAX_NDIM]
-    cdef object target = to_dtype_object(values.dtype if dtype is None else dtype)
     if values.dtype.kind not in "biuf":
         raise TypeError(f"array: cannot convert values of type {values.dtype}, expected bool, int or float")
+    cdef object target = holding(values.dtype) if dtype is None else to_dtype_object(dtype)
     cdef int ndim = parse_ints("array", values.shape, shape)
     cdef NDArray out = empty_compact(backend, target.code, ndim, shape)
     with np.errstate(all="ignore"):
@@ -93,7 +93,7 @@ cdef int check_device(str what, NDArray a, NDArray b) except -1:
 cdef int check_writable(str what, NDArray out) except -1:
     """Refuse a broadcast view: many elements, one place in memory."""
     cdef int i
-    for i in range(out._ndim):
+    for i in range(out._ndim if out._size else 0):
         if out._strides[i] == 0 and out._shape[i] > 1:
             raise ValueError(f"{what}: the target of shape {out.shape} is a broadcast view (strides {out.strides})")
     return 0
@@ -334,27 +334,27 @@ def scan_op(Op op, NDArray a, axis=None):
     return out
 
 
-def last_axis_op(str verb, NDArray a, axis, keeps_axis):
-    """One of the fused verbs along axes that are moved to the end and merged"""
+def last_axis_op(str verb, NDArray a, axis, bint keeps_axis):
+    """One of the fused verbs along axes that are moved to the end and merged; the result is compact"""
     cdef int code = a._dtype if a._dtype >= FLOAT32 else (FLOAT32 if a._dtype == BOOL else FLOAT64)
+    cdef NDArray out, target
     axes = normal_axes(verb, axis, a._ndim)
     kept = tuple([i for i in range(a._ndim) if i not in axes])
-    moved = to_dtype(a, code).permute(kept + axes)
-    lead, shape = moved.shape[:len(kept)], moved.shape
-    rows = moved.reshape(lead + (math.prod(shape[len(kept):]),))
-    if rows.shape[len(lead)] == 0:
+    lead = tuple([a._shape[i] for i in kept])
+    n = math.prod([a._shape[i] for i in axes])
+    if n == 0:
         raise ValueError(f"{verb}: shape {a.shape} over axis {axis}: no elements")
-    out_shape = rows.shape if keeps_axis else lead
-    cdef Py_ssize_t out_c[MAX_NDIM]
-    cdef int ndim = parse_ints(verb, out_shape, out_c)
-    cdef NDArray out = empty_compact(a._backend, code, ndim, out_c)
-    getattr(a._backend, verb)(rows, out)
+    rows = to_dtype(a, code).permute(kept + axes).reshape(lead + (n,))
     if not keeps_axis:
+        out = NDArray.make(lead, device=a.device, dtype=DTYPES[code])
+        getattr(a._backend, verb)(rows, out)
         return out
-    back = [0] * a._ndim
-    for i, j in enumerate(kept + axes):
-        back[j] = i
-    return out.reshape(shape).permute(tuple(back))
+    out = empty_compact(a._backend, code, a._ndim, a._shape)
+    target = out.permute(kept + axes).reshape(lead + (n,))
+    getattr(a._backend, verb)(rows, target)
+    if target._buffer is not out._buffer:               # the merged axes have no view
+        a._backend.copy(target.reshape([a._shape[i] for i in kept + axes]), out.permute(kept + axes))
+    return out
 
 
 cdef object matmul_function = None

@@ -9,7 +9,6 @@ from needle_ndarray.backend import Backend, Op
 from needle_ndarray.buffer import Buffer
 from needle_ndarray.random import philox_normal, philox_uniform
 
-
 erf = np.vectorize(math.erf, otypes=[np.float64])  # the one function NumPy lacks
 
 

@@ -117,6 +117,12 @@ cdef A pairwise(int op, const T* a, Py_ssize_t n, A acc) noexcept nogil:
 cdef void fold_rows(int op, const T* a, Py_ssize_t stride, Py_ssize_t rows, Py_ssize_t columns, A* acc) noexcept nogil:
     """acc[j] = op(acc[j], a[r * stride + j]) for every row r"""
     cdef Py_ssize_t _r, j
+    if op == SUM:                       # four rows at a time: the accumulators are read and written less often
+        while rows >= 4:
+            for j in range(columns):
+                acc[j] += (<A> a[j] + <A> a[stride + j]) + (<A> a[2 * stride + j] + <A> a[3 * stride + j])
+            a += 4 * stride
+            rows -= 4
     for _r in range(rows):
         if op == SUM:
             for j in range(columns):

@@ -8,7 +8,7 @@ import pytest
 
 from needle_ndarray.backend import ARG_REDUCE, REDUCE, SCAN
 from needle_ndarray.dtypes import DTYPES
-from needle_ndarray.testing.cases import FLOATS, INPUTS, KINDS, LARGE, NAMES, SHAPE, SPECIAL, Suite, plain, values
+from needle_ndarray.testing.cases import FLOATS, INPUTS, KINDS, NAMES, SPECIAL, Suite, plain, values
 from needle_ndarray.testing.elementwise import accepted, out_dtype
 from needle_ndarray.testing.oracle import assert_same, assert_within, sum_bound
 

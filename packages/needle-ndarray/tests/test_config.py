@@ -1,0 +1,144 @@
+"""What is chosen at import: instruction set, BLAS, devices; and what a bad choice says."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+import needle_ndarray as nd
+from needle_ndarray import kernels
+
+RESULTS = """
+    import hashlib
+    import numpy as np
+    import needle_ndarray as nd
+    from needle_ndarray.backend import BINARY, UNARY
+    rng = np.random.default_rng(0)
+    exact = hashlib.sha256()
+    near = []
+    for dtype in ("float32", "float64"):
+        x, y = (rng.normal(size=(37, 301)).astype(dtype) for _ in range(2))
+        a, b = nd.array(abs(x), dtype), nd.array(y, dtype)
+        for name in ("add", "subtract", "multiply", "divide", "floor_divide", "remainder", "maximum", "less"):
+            exact.update(getattr(nd, name)(a, b).numpy().tobytes())
+        for name in ("sqrt", "rsqrt", "floor", "round", "sign", "relu"):
+            exact.update(getattr(nd, name)(a).numpy().tobytes())
+        for reduced in (a.sum(0), a.sum(1), a.sum(), a.max(0), a.argmax(1), a.T.cumsum(0), a[:, ::3].sum(0)):
+            exact.update(reduced.numpy().tobytes())
+        nd.random.seed(1)
+        exact.update(nd.random.normal(1001, dtype=dtype).numpy().tobytes())
+        exact.update(nd.random.uniform(1001, dtype=dtype).numpy().tobytes())
+        for name in ("exp", "log", "log1p", "expm1", "sin", "cos", "tanh", "sigmoid", "erf"):
+            near.append(float(getattr(nd, name)(a).sum().item()))
+        near += [float((a @ b.T).sum().item()), float(a.softmax().max().item())]
+    i = nd.array(rng.integers(-50, 50, (37, 301)), "int32")
+    exact.update((i @ i.T).numpy().tobytes() + (i // 7).numpy().tobytes() + (i.T * i.T).numpy().tobytes())
+    from needle_ndarray import kernels
+    print(kernels.LEVEL, exact.hexdigest(), *near)
+"""
+
+
+def run(code, **env):
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    return subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_show_config(capsys):
+    assert nd.show_config() is None
+    text = capsys.readouterr().out
+    for word in ("needle-ndarray", nd.__version__, np.__version__, "instruction set", kernels.LEVEL, "threads", "BLAS", "MiB", "cuda()"):
+        assert word in text
+    assert len(text.splitlines()) < 20
+
+
+@pytest.mark.parametrize("level", kernels.USABLE)
+def test_levels_agree(level):
+    """Every level that was built and runs here: the same bits, but for mathematical functions and BLAS."""
+    chosen, here = run(RESULTS, NEEDLE_ISA=level), run(RESULTS)
+    assert chosen.returncode == here.returncode == 0, chosen.stderr + here.stderr
+    name, digest, *near = chosen.stdout.split()
+    _, expected, *others = here.stdout.split()
+    assert name == level and digest == expected
+    np.testing.assert_allclose(np.array(near, float), np.array(others, float), rtol=1e-6)
+
+
+def test_the_best_level_is_chosen():
+    assert kernels.USABLE and set(kernels.USABLE) <= set(kernels.BUILT)
+    if "NEEDLE_ISA" not in os.environ:
+        assert kernels.LEVEL == kernels.USABLE[-1]
+
+
+@pytest.mark.parametrize("text", ["v9", "", "avx512", "V3"])
+def test_bad_level(text):
+    done = run("import needle_ndarray", NEEDLE_ISA=text)
+    last = done.stderr.strip().splitlines()[-1]
+    assert done.returncode == 1 and last.startswith("ImportError") and f"NEEDLE_ISA={text}" in last and kernels.LEVEL in last
+
+
+def test_without_openblas():
+    """numpy.matmul steps in, with the same results within rounding."""
+    code = """
+        import needle_ndarray as nd, numpy as np
+        x = np.arange(90000, dtype=np.float32).reshape(300, 300) % 7
+        a = nd.array(x)
+        assert np.array_equal((a @ a).numpy(), x @ x)
+        assert np.array_equal((a.T[::2] @ a[:, ::-1]).numpy(), x.T[::2] @ x[:, ::-1])
+        assert np.array_equal((nd.stack([a, a]) @ a).numpy(), np.stack([x, x]) @ x)
+        assert np.array_equal((a.astype("float64") @ a.astype("float64")).numpy(), x.astype(float) @ x)
+        nd.show_config()
+    """
+    missing = "import sys; sys.modules['scipy_openblas32'] = None\n"
+    for done in (run(code, NEEDLE_BLAS="numpy"), run(missing + textwrap.dedent(code))):
+        assert done.returncode == 0, done.stderr
+        assert "numpy.matmul" in done.stdout
+
+
+def test_numpy_backend_by_environment():
+    done = run("import needle_ndarray as nd; print(nd.default_device(), nd.zeros(2).device)", NEEDLE_BACKEND="np")
+    assert done.stdout.split() == ["cpu_numpy()", "cpu_numpy()"]
+
+
+def test_import_is_silent_and_light():
+    code = """
+        import sys
+        import needle_ndarray
+        heavy = [m for m in ("torch", "cupy", "scipy", "pytest", "hypothesis", "scipy_openblas32", "numpy.testing", "importlib.resources")
+                 if m in sys.modules]
+        print(heavy)
+    """
+    done = run(code)
+    assert done.stdout.strip() == "[]" and done.stderr == ""
+
+
+def test_everything_public_is_there():
+    """The names of the array API standard and of the course that this package promises."""
+    names = """abs add all any arange argmax argmin array asarray astype bitwise_and bitwise_or bitwise_xor broadcast_arrays broadcast_to
+        can_cast ceil clip concat concatenate cos cumsum divide e einsum empty empty_like equal exp expand_dims expm1 eye finfo flip floor
+        floor_divide from_dlpack from_numpy full full_like gather greater greater_equal iinfo inf isfinite isinf isnan less less_equal
+        linspace log log1p log_softmax logical_and logical_not logical_or logical_xor logsumexp matmul max maximum mean min minimum moveaxis
+        multiply nan negative newaxis nonzero not_equal ones ones_like pad permute permute_dims pi pow power prod relu remainder repeat
+        reshape result_type roll round rsqrt scatter_add sigmoid sign sin softmax split sqrt squeeze stack std subtract sum swapaxes take
+        take_along_axis tanh tile transpose trunc unstack var where zeros zeros_like bool int32 int64 float32 float64 random cpu cuda
+        cpu_numpy default_device all_devices device NDArray set_num_threads get_num_threads empty_cache memory_stats set_cache_limit
+        show_config""".split()
+    assert [name for name in names if not hasattr(nd, name)] == []
+    assert nd.zeros(1).__array_namespace__() is nd
+
+
+def test_interface_version_is_checked():
+    class Old(nd.Backend):
+        name = "old"
+        interface_version = 0
+
+    from needle_ndarray import devices
+
+    devices.BUILT_IN["old"] = f"{__name__}:Old"
+    globals()["Old"] = Old
+    try:
+        with pytest.raises(nd.DeviceError, match=rf"version 0.*version {nd.INTERFACE_VERSION}"):
+            _ = nd.device("old").backend
+    finally:
+        del devices.BUILT_IN["old"], globals()["Old"]

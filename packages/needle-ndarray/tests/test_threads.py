@@ -1,0 +1,222 @@
+"""The same bits for every number of threads; several Python threads; forks."""
+
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+
+import numpy as np
+import pytest
+
+import needle_ndarray as nd
+
+
+def floats(*shape, dtype="float32", salt=0):
+    return nd.array(np.random.default_rng(salt).normal(size=shape), dtype)
+
+
+def scattered():
+    index = np.random.default_rng(1).integers(0, 50, 3000)
+    return nd.scatter_add(nd.zeros((50, 300)), index, floats(3000, 300))
+
+
+def seeded(draw):
+    nd.random.seed(5)
+    out = draw(100_003)
+    nd.random.seed(None)
+    return out
+
+
+WORK = {
+    "sum": lambda: floats(1000, 301).sum(),
+    "sum axis 0": lambda: floats(1000, 301).sum(0),
+    "sum axis 1": lambda: floats(1000, 301).sum(1),
+    "sum float64": lambda: floats(1000, 301, dtype="float64").sum(),
+    "sum strided": lambda: floats(1000, 301)[::2, ::3].sum(),
+    "sum transposed": lambda: floats(1000, 301).T.sum(0),
+    "prod": lambda: (floats(200_001) / 1000 + 1).prod(),
+    "mean": lambda: floats(700, 300).mean((0, 1)),
+    "var": lambda: floats(700, 300).var(0),
+    "max": lambda: floats(200_001).max(),
+    "argmax": lambda: floats(300, 700).argmax(0),
+    "cumsum": lambda: floats(300, 700).cumsum(1),
+    "matmul": lambda: floats(517, 300) @ floats(300, 413),
+    "matmul wide": lambda: floats(20, 300) @ floats(300, 2000),
+    "matmul float64": lambda: floats(300, 300, dtype="float64") @ floats(300, 300, dtype="float64"),
+    "matmul transposed": lambda: floats(300, 517).T @ floats(413, 300).T,
+    "matmul batched": lambda: floats(7, 130, 90) @ floats(7, 90, 110),
+    "matmul int": lambda: floats(300, 200).astype("int32") @ floats(200, 100).astype("int32"),
+    "softmax": lambda: floats(200, 500).softmax(),
+    "log_softmax": lambda: floats(200, 500).log_softmax(0),
+    "logsumexp": lambda: floats(200, 500).logsumexp(1),
+    "exp": lambda: floats(100_003).exp(),
+    "tanh": lambda: floats(101, 997).T.tanh(),
+    "add": lambda: floats(1000, 301) + floats(301),
+    "power": lambda: abs(floats(100_003)) ** floats(100_003),
+    "copy": lambda: floats(1000, 301).T.copy(),
+    "cast": lambda: floats(1000, 301).T.astype("int64"),
+    "where": lambda: nd.where(floats(1000, 301) > 0, floats(1000, 301), 0.0),
+    "take": lambda: floats(300, 301)[np.random.default_rng(2).integers(0, 300, 900)],
+    "scatter_add": scattered,
+    "uniform": lambda: seeded(nd.random.uniform),
+    "normal": lambda: seeded(nd.random.normal),
+    "einsum": lambda: nd.einsum("bij,bkj->bik", floats(6, 130, 90), floats(6, 70, 90)),
+}
+
+
+@pytest.mark.parametrize("name", WORK)
+def test_same_bits(name, threads):
+    results = []
+    for n in (1, 2, 3, 7):
+        threads(n)
+        results.append(WORK[name]().numpy().tobytes())
+    assert len(set(results)) == 1
+
+
+def test_set_and_get(threads):
+    for n in (1, 2, 5):
+        threads(n)
+        assert nd.get_num_threads() == n
+    for bad in (0, -1, 1.5, "2", None, True, 10**9):
+        with pytest.raises((ValueError, TypeError), match="set_num_threads"):
+            threads(bad)
+
+
+@pytest.mark.parametrize("text, outcome", [("1", "1"), ("3", "3"), ("0", None), ("many", None), ("-2", None), ("", None), ("99999999999", None)])
+def test_environment(text, outcome):
+    done = subprocess.run(
+        [sys.executable, "-c", "import needle_ndarray as nd; print(nd.get_num_threads())"],
+        env={**os.environ, "NEEDLE_NUM_THREADS": text}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if outcome:
+        assert done.stdout.strip() == outcome
+    else:
+        last = done.stderr.strip().splitlines()[-1]
+        assert done.returncode == 1 and last.startswith("ImportError") and f"NEEDLE_NUM_THREADS={text}" in last
+
+
+def run(code, timeout=120):
+    done = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", textwrap.dedent(code)],
+        capture_output=True, text=True, timeout=timeout, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout.strip()
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="counts threads in /proc")
+def test_import_starts_no_threads():
+    code = """
+        import os
+        import numpy as np
+        before = len(os.listdir("/proc/self/task"))
+        import needle_ndarray as nd
+        imported = len(os.listdir("/proc/self/task"))
+        (nd.ones(10) + 1).sum(), nd.ones((4, 4)) @ nd.ones((4, 4))
+        print(imported - before, len(os.listdir("/proc/self/task")) - before)
+    """
+    assert run(code) == "0 0"
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="counts threads in /proc")
+def test_blas_brings_no_threads_of_its_own():
+    code = """
+        import os
+        import numpy as np
+        import needle_ndarray as nd
+        nd.set_num_threads(1)
+        before = len(os.listdir("/proc/self/task"))
+        nd.ones((700, 700)) @ nd.ones((700, 700))
+        print(len(os.listdir("/proc/self/task")) - before, os.environ.get("OPENBLAS_NUM_THREADS"))
+    """
+    assert run(code) == "0 None" or "OPENBLAS_NUM_THREADS" in os.environ
+
+
+def test_python_threads_at_once():
+    """Several Python threads compute at the same time, each with threads below: every result is right."""
+    x = np.random.default_rng(0).normal(size=(400, 300)).astype(np.float32)
+    a = nd.array(x)
+    expected = [a.sum().item(), (a @ a.T).numpy(), a.exp().numpy(), a.softmax().numpy()]
+    wrong = []
+
+    def work():
+        for _ in range(15):
+            got = [a.sum().item(), (a @ a.T).numpy(), a.exp().numpy(), a.softmax().numpy()]
+            if got[0] != expected[0] or any(not np.array_equal(g, e) for g, e in zip(got[1:], expected[1:], strict=True)):
+                wrong.append(1)
+
+    workers = [threading.Thread(target=work) for _ in range(4)]
+    for t in workers:
+        t.start()
+    for t in workers:
+        t.join()
+    assert not wrong
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.parametrize("before", ["nothing", "threads", "threads in a Python thread"])
+def test_forked_child(before):
+    """A child of a process whose threads have worked computes on, and comes back."""
+    code = f"""
+        import os, sys, threading
+        import numpy as np
+        import needle_ndarray as nd
+        nd.set_num_threads(2)
+        x = np.random.default_rng(0).normal(size=(600, 500)).astype(np.float32)
+        a = nd.array(x)
+        def work():
+            return [a.sum().item(), (a @ a.T).numpy(), a.exp().numpy(), a.softmax().sum(0).numpy()]
+        def busy():
+            for _ in range(3): work()
+        if {before!r} == "threads": busy()
+        if {before!r} == "threads in a Python thread":
+            t = threading.Thread(target=busy); t.start(); t.join()
+        pid = os.fork()
+        if pid == 0:
+            child = work()
+            nd.set_num_threads(nd.get_num_threads())
+            np.savez("/dev/null", *child)
+            ok = np.isfinite(child[1]).all() and abs(child[0] - x.sum(dtype=np.float64)) < 1
+            os._exit(0 if ok else 3)
+        _, status = os.waitpid(pid, 0)
+        busy()
+        print(os.waitstatus_to_exitcode(status))
+    """
+    assert run(code) == "0"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_multiprocessing_after_threads():
+    code = """
+        import multiprocessing as mp
+        import needle_ndarray as nd
+        def work(i):
+            return float((nd.ones((300, 300)) * i).sum().item()), float((nd.ones((300, 300)) @ nd.ones((300, 300))).sum().item())
+        if __name__ == "__main__":
+            nd.set_num_threads(2)
+            nd.ones(300000).sum(), nd.ones((600, 600)) @ nd.ones((600, 600))
+            with mp.get_context("fork").Pool(2) as pool:
+                print(pool.map(work, range(3)))
+    """
+    assert run(code) == "[(0.0, 27000000.0), (90000.0, 27000000.0), (180000.0, 27000000.0)]"
+
+
+def test_child_may_ask_for_threads_again():
+    """set_num_threads in a forked child after threaded work: works or says no, never hangs."""
+    code = """
+        import os
+        import needle_ndarray as nd
+        nd.set_num_threads(2)
+        nd.ones(300000).sum()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                nd.set_num_threads(2)
+                ok = nd.ones(300000).sum().item() == 300000
+            except (RuntimeError, ValueError) as error:
+                ok = "fork" in str(error)
+            os._exit(0 if ok else 3)
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    """
+    assert run(code, timeout=60) == "0"
