@@ -48,7 +48,21 @@ def sweep_function(call, seed=0, rounds=400):
     attempt(call)
     for thing in things:
         attempt(call, thing)
-    keywords = ["axis", "out", "dtype", "device", "keepdims", "shape", "strides", "offset", "handle", "copy", "min", "max", "k"]
+    keywords = [
+        "axis",
+        "out",
+        "dtype",
+        "device",
+        "keepdims",
+        "shape",
+        "strides",
+        "offset",
+        "handle",
+        "copy",
+        "min",
+        "max",
+        "k",
+    ]
     for _ in range(rounds):
         args = rng.choices(things, k=rng.randint(1, 4))
         extra = {rng.choice(keywords): rng.choice(things)} if rng.random() < 0.3 else {}

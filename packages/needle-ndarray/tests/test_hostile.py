@@ -4,6 +4,7 @@ Every row runs in a process of its own kind of danger (hostile_worker.py), so a 
 which one, and what numbers it names.
 """
 
+# ruff: noqa: E501  (a row of the table is one line)
 import json
 import re
 import subprocess

@@ -8,15 +8,15 @@ from needle_ndarray.testing.cases import NAMES
 from needle_ndarray.testing.oracle import assert_same
 
 SHAPE = (4, 3, 5)
-I, J = np.array([0, 3, 1, 3]), np.array([[2, 0], [-1, 1]])
+LIST, MATRIX = np.array([0, 3, 1, 3]), np.array([[2, 0], [-1, 1]])
 MASK = np.arange(60).reshape(SHAPE) % 3 == 0
 ROWS = np.array([True, False, True, True])
 
 KEYS = {
-    "ints": np.s_[I],
+    "ints": np.s_[LIST],
     "list": np.s_[[1, 2]],
     "negative": np.s_[[-1, -4]],
-    "matrix": np.s_[J],
+    "matrix": np.s_[MATRIX],
     "second axis": np.s_[:, [2, 0, 2]],
     "last axis": np.s_[..., [4, -5]],
     "two": np.s_[[0, 1, 2], [2, 1, 0]],
@@ -48,6 +48,7 @@ KEYS = {
     "mask and int": np.s_[ROWS, 1],
     "mask and ints": np.s_[ROWS, [0, 1, 2]],
     "mask and slice": np.s_[ROWS, ::-1, 1:],
+    "empty ellipsis between": np.s_[:, [0, 1], ..., [1, 2]],
     "mask list": np.s_[[True, False, False, True]],
     "ints and mask": np.s_[[0], :, np.array([True, False, True, False, True])],
     "True": np.s_[True],
@@ -55,8 +56,8 @@ KEYS = {
     "True within": np.s_[True, ..., 1],
     "None and True": np.s_[None, True, 1],
     "np.bool": np.s_[np.True_],
-    "int32": np.s_[I.astype(np.int32)],
-    "uint8": np.s_[I.astype(np.uint8)],
+    "int32": np.s_[LIST.astype(np.int32)],
+    "uint8": np.s_[LIST.astype(np.uint8)],
 }
 
 
@@ -77,7 +78,8 @@ def on(device, key):
     """The same key with its arrays as NDArrays."""
     keys = key if isinstance(key, tuple) else (key,)
     made = [
-        nd.array(k, "bool" if k.dtype == bool else "int64", device) if isinstance(k, np.ndarray) and k.ndim else k for k in keys
+        nd.array(k, "bool" if k.dtype == bool else "int64", device) if isinstance(k, np.ndarray) and k.ndim else k
+        for k in keys
     ]
     return tuple(made) if isinstance(key, tuple) else made[0]
 

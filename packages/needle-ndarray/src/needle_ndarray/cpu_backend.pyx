@@ -25,12 +25,13 @@ cdef extern from "dlfcn.h":
 cdef enum:
     THREADS_FROM = 65536            # arithmetic, copies, reductions
     THREADS_FROM_MATH = 8192        # exp, log, softmax, random numbers
-    THREADS_FROM_FLOPS = 1 << 20    # multiplications of a matmul
+    THREADS_FROM_FLOPS = 200000    # multiplications of a matmul
     NOGIL_FROM = 8192               # elements from which other Python threads may run meanwhile
     TILE_SIZE = 8
 
 cdef int num_threads = 1
 cdef bint threads_started = False
+cdef bint forked = False            # from a process that had started threads
 
 
 # ---- Threads --------------------------------------------------------------------------
@@ -40,6 +41,8 @@ def set_num_threads(n):
     global num_threads
     if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= 1024:
         raise ValueError(f"set_num_threads: {n!r}: expected an int from 1 to 1024")
+    if forked and n > 1:
+        raise RuntimeError("set_num_threads: this process was forked from one that had started threads; it can use only 1")
     num_threads = n
 
 
@@ -58,9 +61,9 @@ cdef inline int threads_for(Py_ssize_t work, Py_ssize_t threshold) noexcept:
 
 def _after_fork():
     """OpenMP's threads do not survive a fork, and waiting for them would hang: the child goes on with one."""
-    global num_threads
+    global num_threads, forked
     if threads_started:
-        num_threads = 1
+        num_threads, forked = 1, True
 
 
 def _threads_from_environment():

@@ -23,7 +23,8 @@ def _index_array(x: NDArray, item: Any) -> NDArray:
         host = np.asarray(item)
         kind = "i" if host.size == 0 and not isinstance(item, np.ndarray) else host.dtype.kind
     if kind not in "biu":
-        raise IndexError(f"an index is {item!r:.60}: expected ints, bools, slices, None or ...")
+        given = item.dtype if isinstance(item, NDArray) else host.dtype if host.ndim else type(item).__name__
+        raise IndexError(f"an index is of type {given}: expected ints, bools, slices, None or ...")
     if isinstance(item, NDArray):
         return item if kind == "b" else item.astype("int64", copy=False)
     return make_array(host, "bool" if kind == "b" else "int64", x.device)
@@ -156,6 +157,8 @@ def put(x: NDArray, key: Any, values: Any) -> None:
     n, rest = len(shape), rows.shape[1:]
     target = rest[:position] + shape + rest[position:]
     source = values if isinstance(values, NDArray) else make_array(values, x.dtype, x.device)
+    if source.device != x.device:
+        raise ValueError(f"setitem: values on {source.device}, array on {x.device}; move one with .to(device)")
     while source.ndim > len(target) and source.shape[0] == 1:
         source = source.reshape(source.shape[1:])
     source = source.astype(x.dtype, copy=False).broadcast_to(target)

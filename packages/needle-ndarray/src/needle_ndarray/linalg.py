@@ -48,7 +48,7 @@ def _batched(a: NDArray, b: NDArray) -> NDArray:
     """Operands of two axes or more and one dtype."""
     m, k = a.shape[-2:]
     n = b.shape[-1]
-    if b.ndim == 2 and a.ndim > 2 and a.is_compact():
+    if b.ndim == 2 and a.ndim > 2 and all(a.strides[i] == a.shape[i + 1] * a.strides[i + 1] for i in range(a.ndim - 2)):
         # One product instead of a batch: the leading axes of `a` are just more rows.
         rows = math.prod(a.shape[:-1])
         return _batched(a.reshape(rows, k), b).reshape((*a.shape[:-1], n))

@@ -215,8 +215,8 @@ cdef class NDArray:
         return compact_copy(self)
 
     def compact(self):
-        """self where it is compact, else a compact copy."""
-        return self if self._compact else compact_copy(self)
+        """self where `is_compact()`, else a compact copy."""
+        return self if self._compact and self._offset == 0 else compact_copy(self)
 
     def is_compact(self):
         """Whether the elements lie in row-major order without gaps and fill the buffer from its start."""

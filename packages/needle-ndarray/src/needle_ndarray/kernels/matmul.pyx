@@ -17,9 +17,10 @@ cdef enum:
     ROW_MAJOR = 101
     NO_TRANS = 111
     TRANS = 112
-    PANEL = 256             # rows or columns of the result that one thread takes
+    PANEL = 256             # rows or columns of the result that one thread takes; half of them where there are fewer than 512
     TILE = 8                # of matmul_tiled
     SMALL = 4096            # multiplications below which our own loop beats the call of BLAS
+    SPLIT = 200000          # and above which a product is cut into panels
 
 
 cdef struct Matrix:             # a 2-d operand as BLAS wants it
@@ -95,7 +96,7 @@ cdef int one(const Blas* blas, const View* a, Py_ssize_t a_offset, const View* b
              Py_ssize_t out_offset, int threads) noexcept nogil:
     """One matrix product; rows of `out` are contiguous"""
     cdef int last = out.ndim - 1, status
-    cdef Py_ssize_t m = out.shape[last - 1], n = out.shape[last], k = a.shape[last], item = out.itemsize, p, panels
+    cdef Py_ssize_t m = out.shape[last - 1], n = out.shape[last], k = a.shape[last], item = out.itemsize, p, panels, panel
     cdef Py_ssize_t out_row = max(out.strides[last - 1], max(n, <Py_ssize_t> 1)) if m > 1 else max(n, <Py_ssize_t> 1)
     cdef char* target = out.data + out_offset * item
     cdef bint by_rows = m >= n
@@ -122,14 +123,18 @@ cdef int one(const Blas* blas, const View* a, Py_ssize_t a_offset, const View* b
     left.copied = right.copied = False
     status = operand(a, a_offset, &left) or operand(b, b_offset, &right)
     if status == 0:
-        panels = ((m if by_rows else n) + PANEL - 1) // PANEL
+        panel = min(<Py_ssize_t> PANEL, ((m if by_rows else n) // 2 + 15) // 16 * 16)
+        panel = max(panel, <Py_ssize_t> 16)
+        if m * n * k < SPLIT:
+            panel = max(m, n)
+        panels = ((m if by_rows else n) + panel - 1) // panel
         for p in prange(panels, num_threads=threads, schedule="dynamic", use_threads_if=threads > 1 and panels > 1):
             if by_rows:
-                gemm(blas, out.dtype, min(<Py_ssize_t> PANEL, m - p * PANEL), k, n, &left, &right,
-                     p * PANEL, 0, target, out_row, item)
+                gemm(blas, out.dtype, min(panel, m - p * panel), k, n, &left, &right,
+                     p * panel, 0, target, out_row, item)
             else:
-                gemm(blas, out.dtype, m, k, min(<Py_ssize_t> PANEL, n - p * PANEL), &left, &right,
-                     0, p * PANEL, target, out_row, item)
+                gemm(blas, out.dtype, m, k, min(panel, n - p * panel), &left, &right,
+                     0, p * panel, target, out_row, item)
     if left.copied:
         free(left.data)
     if right.copied:
