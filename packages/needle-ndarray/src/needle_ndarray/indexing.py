@@ -37,8 +37,12 @@ def nonzero(x: NDArray, /) -> tuple[NDArray, ...]:
     return tuple(make_array(found, "int64", x.device) for found in np.nonzero(x.numpy()))
 
 
-def _expand(x: NDArray, key: Any) -> list[Any]:
-    """The key as one entry per axis of x (and None for new axes): ... filled in, bool arrays as their positions."""
+def _expand(x: NDArray, key: Any) -> tuple[list[Any], bool]:
+    """The key as one entry per axis of x (and None for new axes): ... filled in, bool arrays as their positions.
+
+    Also whether the arrays and ints stand side by side: for NumPy a slice, None or ... between them, however little it spans,
+    parts them.
+    """
     items: list[Any] = []
     for item in key if isinstance(key, tuple) else (key,):
         if item is None or item is Ellipsis or isinstance(item, slice):
@@ -52,6 +56,8 @@ def _expand(x: NDArray, key: Any) -> list[Any]:
         raise IndexError("an index can have only one ellipsis ('...')")
     if used > x.ndim:
         raise IndexError(f"too many indices: {used} for shape {x.shape}")
+    advanced = [i for i, item in enumerate(items) if isinstance(item, (int, NDArray))]
+    together = advanced == list(range(advanced[0], advanced[-1] + 1))
     if not any(i is Ellipsis for i in items):
         items.append(Ellipsis)
     out: list[Any] = []
@@ -68,7 +74,7 @@ def _expand(x: NDArray, key: Any) -> list[Any]:
         else:
             out.append(item)
             axis += item is not None
-    return out
+    return out, together
 
 
 def _is_mask(item: Any) -> bool:
@@ -102,12 +108,11 @@ def _plan(x: NDArray, key: Any) -> tuple[NDArray, NDArray, tuple[int, ...], int]
     NumPy's rule: index arrays broadcast together; their axes replace the indexed ones where these stand side by side, else
     go first.
     """
-    entries = _expand(x, key)
+    entries, together = _expand(x, key)
     is_array = [isinstance(e, (NDArray, _Mask0d)) for e in entries]
     arrays_at = [i for i, yes in enumerate(is_array) if yes]
     # With an array around, an int is a 0-d array.
     advanced = [i for i, e in enumerate(entries) if is_array[i] or isinstance(e, int)]
-    together = advanced == list(range(advanced[0], advanced[-1] + 1))
     shape = broadcast_shapes(
         *(entries[i].positions.shape if isinstance(entries[i], _Mask0d) else entries[i].shape for i in arrays_at)
     )
