@@ -67,7 +67,7 @@ class NumPyBackend(Backend):
             if op.name in KEPT_FOR_INTEGERS and x.dtype.kind != "f":
                 view(out)[...] = x
             else:
-                view(out)[...] = SPECIAL.get(op.name, getattr(np, op.name, None))(x)
+                view(out)[...] = (SPECIAL.get(op.name) or getattr(np, op.name))(x)
 
     def binary(self, op: Op, a: Any, b: Any, out: Any) -> None:
         with np.errstate(all="ignore"):

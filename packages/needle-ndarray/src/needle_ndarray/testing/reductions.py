@@ -8,7 +8,7 @@ import pytest
 
 from needle_ndarray.backend import ARG_REDUCE, REDUCE, SCAN
 from needle_ndarray.dtypes import DTYPES
-from needle_ndarray.testing.cases import FLOATS, INPUTS, KINDS, NAMES, SPECIAL, Suite, plain, values
+from needle_ndarray.testing.cases import FLOATS, INPUTS, INTEGERS, KINDS, NAMES, SPECIAL, Suite, plain, values
 from needle_ndarray.testing.elementwise import accepted, out_dtype
 from needle_ndarray.testing.oracle import assert_same, assert_within, sum_bound
 
@@ -123,6 +123,15 @@ class ReductionSuite(Suite):
                 if op.name == "prod":
                     x = np.concatenate([x[~np.isfinite(x)], x[:1]])
             self.reduce(op, self.array(x), x, (0,))
+
+    @pytest.mark.parametrize("dtype", INTEGERS)
+    @pytest.mark.parametrize("name", ["sum", "prod"])
+    def test_integers_widen_and_wrap(self, name, dtype):
+        """int32 adds up in 64 bits; beyond those, sums and products wrap."""
+        for value in (np.iinfo(dtype).max, np.iinfo(dtype).min, 3**17):
+            x = np.full((5, 3), value, dtype)
+            for axes in ((0,), (1,), (0, 1)):
+                self.reduce(REDUCE[name], self.array(x), x, axes)
 
     @pytest.mark.parametrize("layout", ["axis 0", "axis 1", "all", "strided", "transposed"])
     def test_sum_of_ones_is_exact(self, layout):
