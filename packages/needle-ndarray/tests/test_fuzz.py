@@ -277,6 +277,8 @@ def test_advanced_set(case, wrap, data):
     with np.errstate(all="ignore"):
         try:
             expected[key] = theirs
+        except TypeError:
+            return  # NumPy refuses several axes for a mask alone, and for nothing else
         except ValueError:
             x[...] = before
             with pytest.raises(ValueError):
@@ -285,8 +287,8 @@ def test_advanced_set(case, wrap, data):
             return
     try:
         view[as_ours(key, a.device, wrap)] = ours
-    except IndexError:
-        assert expected[key].size == 0
+    except (IndexError, ValueError):
+        assert expected[key].size == 0  # NumPy checks neither indices nor shapes when it has nothing to store
     assert_same(a.numpy(), x)
 
 

@@ -48,8 +48,11 @@ def test_a_freed_block_is_used_again():
 
 
 def test_sizes_of_a_class_share_blocks_and_others_do_not():
-    address = nd.empty(1000)._handle.ptr()
-    assert nd.empty(995)._handle.ptr() == address
+    a = nd.empty(1000)
+    address = a._handle.ptr()
+    del a
+    a = nd.empty(995)
+    assert a._handle.ptr() == address
     before = nd.memory_stats()
     kept = nd.empty(100_000)
     assert change(before)["misses"] == 1 and kept._handle.ptr() != address

@@ -16,7 +16,8 @@ ctypedef fused A:           # what is accumulated in: ints in int64, floats in d
     double
 
 cdef enum:
-    LANES = 16
+    LANES = 16              # partial sums: few enough to stay in registers
+    WIDE = 32               # partial maxima: too many to be unrolled, which is what makes a vector loop of them
     SPAN = 65536            # elements of one partial result
     PAIRWISE = 512          # doubles added up without halving: 32 to a lane
 
@@ -48,25 +49,25 @@ cdef inline A identity(int op, A like) noexcept nogil:
 
 
 cdef T extreme(int op, const T* a, Py_ssize_t n) noexcept nogil:
-    """Largest (smallest) of n >= LANES elements, n a multiple of LANES; NaN if one is"""
-    cdef T lane[LANES]
+    """Largest (smallest) of n >= WIDE elements, n a multiple of WIDE; NaN if one is"""
+    cdef T best[WIDE]
     cdef Py_ssize_t i, k
-    for k in range(LANES):
-        lane[k] = a[k]
-    if op == MAX:
-        for i in range(1, n // LANES):
-            for k in range(LANES):
-                lane[k] = lane[k] if (lane[k] >= a[LANES * i + k]) | (lane[k] != lane[k]) else a[LANES * i + k]
-    else:
-        for i in range(1, n // LANES):
-            for k in range(LANES):
-                lane[k] = lane[k] if (lane[k] <= a[LANES * i + k]) | (lane[k] != lane[k]) else a[LANES * i + k]
-    for k in range(1, LANES):
+    for k in range(WIDE):
+        best[k] = a[k]
+    for i in range(1, n // WIDE):
+        a += WIDE
         if op == MAX:
-            lane[0] = lane[0] if (lane[0] >= lane[k]) | (lane[0] != lane[0]) else lane[k]
+            for k in range(WIDE):
+                best[k] = best[k] if (best[k] >= a[k]) | (best[k] != best[k]) else a[k]
         else:
-            lane[0] = lane[0] if (lane[0] <= lane[k]) | (lane[0] != lane[0]) else lane[k]
-    return lane[0]
+            for k in range(WIDE):
+                best[k] = best[k] if (best[k] <= a[k]) | (best[k] != best[k]) else a[k]
+    for k in range(1, WIDE):
+        if op == MAX:
+            best[0] = best[0] if (best[0] >= best[k]) | (best[0] != best[0]) else best[k]
+        else:
+            best[0] = best[0] if (best[0] <= best[k]) | (best[0] != best[0]) else best[k]
+    return best[0]
 
 
 cdef A fold(int op, const T* a, Py_ssize_t n, A acc) noexcept nogil:
@@ -84,6 +85,7 @@ cdef A fold(int op, const T* a, Py_ssize_t n, A acc) noexcept nogil:
             for k in range(LANES):
                 lane[k] *= <A> a[LANES * i + k]
     elif op == MAX or op == MIN:
+        whole = n - n % WIDE
         if whole > 0:
             lane[0] = <A> extreme(op, a, whole)
     elif op == ANY:
@@ -95,7 +97,7 @@ cdef A fold(int op, const T* a, Py_ssize_t n, A acc) noexcept nogil:
             for k in range(LANES):
                 lane[k] = 0 if a[LANES * i + k] == 0 else lane[k]
     for i in range(whole, n):
-        lane[i - whole] = combine(op, lane[i - whole], <A> a[i])
+        lane[i % LANES] = combine(op, lane[i % LANES], <A> a[i])
     k = LANES // 2
     while k > 0:
         for i in range(k):
@@ -195,16 +197,19 @@ cdef Py_ssize_t offset_of(const View* a, Py_ssize_t flat) noexcept nogil:
 
 cdef A fold_span(const Job* job, const T* base, Py_ssize_t start, Py_ssize_t n, char* staged, A acc) noexcept nogil:
     """op over elements start .. start+n of the reduced axes, at one output"""
-    cdef View here = job.inner
+    cdef const View* inner = &job.inner
+    cdef View here
     cdef Py_ssize_t length, row
-    here.data = <char*> base
-    if here.ndim == 0 or (here.ndim == 1 and here.strides[0] == 1):
+    if inner.ndim == 0 or (inner.ndim == 1 and inner.strides[0] == 1):
         return pairwise(job.op, base + start, n, acc)
+    if not job.direct:
+        here = job.inner
+        here.data = <char*> base
     while n > 0:
         if job.direct:
-            row = here.shape[here.ndim - 1]
+            row = inner.shape[inner.ndim - 1]
             length = min(row - start % row, n)
-            acc = pairwise(job.op, base + offset_of(&here, start), length, acc)
+            acc = pairwise(job.op, base + offset_of(inner, start), length, acc)
         else:
             length = min(<Py_ssize_t> CHUNK, n)
             gather(&here, start, length, staged)
