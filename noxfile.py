@@ -35,6 +35,8 @@ PACKAGES = {
 CPU = ("ndarray", "core", "nn")
 QUICK_BUILD = {"NEEDLE_BUILD_LEVELS": "v2"}  # one instruction set, which every x86-64 machine has
 DEBUG_BUILD = {"NEEDLE_BUILD_DEBUG": "1"}
+QUICK_TESTS = ("-m", "not parity and not slow")  # where the tests run again only because the installation differs
+FEW_EXAMPLES = {"NEEDLE_HYPOTHESIS": "small"}
 
 nox.needs_version = ">=2024.4.15"
 nox.options.default_venv_backend = "virtualenv"  # comes with nox, and needs no ensurepip
@@ -140,7 +142,7 @@ def editable(session: nox.Session, package: str) -> None:
         extras = "[test]" if name == package else ""
         session.install("-e", f"{folder}{extras}", env=QUICK_BUILD)
         check_origin(session, name, "source")
-    pytest(session, tests_of(package), *session.posargs)
+    pytest(session, tests_of(package), *QUICK_TESTS, *session.posargs, **FEW_EXAMPLES)
 
 
 @nox.session
@@ -150,7 +152,7 @@ def cpu_only(session: nox.Session) -> None:
     absent = "from importlib.util import find_spec as f; assert not any(map(f, ['cupy', 'torch'])), 'not CPU only'"
     session.run("python", "-c", absent)
     for name in CPU:
-        pytest(session, tests_of(name), "-m", "not parity and not slow")
+        pytest(session, tests_of(name), *QUICK_TESTS, **FEW_EXAMPLES)
     session.run("python", "apps/ndarray_demo.py", "--steps", "50")
 
 
@@ -171,9 +173,9 @@ def kernels_debug(session: nox.Session) -> None:
         "LD_PRELOAD": libasan.strip(),  # Python itself is not built with it, so it has to come first
         "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",  # MemoryError is tested too
         "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
-        "NEEDLE_FUZZ_EXAMPLES": "20",
+        **FEW_EXAMPLES,
     }
-    pytest(session, tests_of("ndarray"), "-m", "not parity and not slow", *session.posargs, **options)
+    pytest(session, tests_of("ndarray"), *QUICK_TESTS, *session.posargs, **options)
 
 
 @nox.session

@@ -7,6 +7,7 @@ import numpy as np
 
 from needle_ndarray.dtypes import dtype as to_dtype
 from needle_ndarray.dtypes import holding
+from needle_ndarray.interop import from_numpy
 from needle_ndarray.ndarray import NDArray, make_array
 
 
@@ -21,27 +22,18 @@ def array(a: Any, dtype: Any = "float32", device: Any = None) -> NDArray:
 
 def asarray(a: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | None = None) -> NDArray:
     """`a` as an NDArray of its own dtype: itself or shared memory where possible, a copy where `copy` is True or one is needed."""
-    if (
-        not isinstance(a, NDArray)
-        and copy is not True
-        and dtype is None
-        and device is None
-        and isinstance(a, np.ndarray)
-    ):
-        from needle_ndarray.interop import from_numpy
-
-        made = from_numpy(a)
-    elif isinstance(a, NDArray) and copy is not True:
+    if isinstance(a, NDArray):
         made = a if dtype is None else a.astype(dtype, copy=False)
         made = made if device is None else made.to(device)
-        if copy is False and made is not a:
-            raise ValueError("asarray: this needs a copy, and copy=False was given")
-        return made
+        needs_copy = made is not a
+        made = a.copy() if copy and not needs_copy else made
     else:
-        made = make_array(
-            a, holding(np.asarray(a).dtype) if dtype is None and not isinstance(a, NDArray) else dtype, device
-        )
-    if copy is False and not np.shares_memory(np.asarray(made), a):
+        host = np.asarray(a)
+        kind = holding(host.dtype) if dtype is None else to_dtype(dtype)
+        sharing = isinstance(a, np.ndarray) and device is None and kind == host.dtype and not copy
+        made = from_numpy(a) if sharing else make_array(host, kind, device)
+        needs_copy = not sharing or (host.size > 0 and not np.shares_memory(np.asarray(made), host))
+    if copy is False and needs_copy:
         raise ValueError("asarray: this needs a copy, and copy=False was given")
     return made
 

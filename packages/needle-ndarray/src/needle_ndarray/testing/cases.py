@@ -25,7 +25,7 @@ def _float_specials(dtype: str) -> list:
     info = np.finfo(dtype)
     ordinary = [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 7.0, 10.0, 0.1, math.pi, 1e-3, 16777217.0, 1e6, 1e10]
     exponents = [1e-10, 20.0, 80.0, 88.5, 95.0, 103.0, 110.0, 650.0, 709.5, 730.0, 746.0]  # where e^a leaves its range
-    extreme = [math.inf, info.max, info.tiny, info.smallest_subnormal, info.eps]
+    extreme = [math.inf, *map(float, (info.max, info.tiny, info.smallest_subnormal, info.eps))]
     return [math.nan] + [sign * v for v in ordinary + exponents + extreme for sign in (1.0, -1.0)]
 
 

@@ -75,7 +75,7 @@ class MovementSuite(Suite):
     def test_copy(self, dtype, to, layout):
         """Casts as NumPy's astype: floats lose their fraction, integers wrap, NaN and inf are True."""
         loses = dtype.startswith("float") and to.startswith("int")  # beyond an integer's range C leaves it open
-        make = (lambda *args: plain(*args, scale=1000)) if loses else values
+        make = (lambda dtype, shape, salt: plain(dtype, shape, salt, 1000)) if loses else values
         a, x = self.operand(layout[0], dtype, make=make)
         canvas = self.canvas(layout[1], x.shape, to)
         self.backend.copy(a, canvas.out)

@@ -178,7 +178,7 @@ class FusedSuite(Suite):
     @pytest.mark.parametrize("dtype", FLOATS)
     @pytest.mark.parametrize("verb", FUSED)
     def test_fused(self, verb, dtype, kind, way):
-        a, x = self.operand(kind, dtype, make=lambda *args: plain(*args, scale=20))
+        a, x = self.operand(kind, dtype, make=lambda dtype, shape, salt: plain(dtype, shape, salt, 20))
         self.run(verb, a, x, way)
         if KINDS[kind].writable and KINDS[kind].shape(()) == ():
             self.run(verb, a, x, way, out=kind)
