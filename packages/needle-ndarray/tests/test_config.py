@@ -160,3 +160,23 @@ def test_interface_version_is_checked():
             _ = nd.device("old").backend
     finally:
         del devices.BUILT_IN["old"], globals()["Old"]
+
+
+def test_register():
+    """A backend without an entry point; names that are taken or unfit are refused."""
+    from needle_ndarray.numpy_backend import NumPyBackend
+
+    where = nd.register("trial", NumPyBackend)
+    assert where in nd.all_devices() and nd.ones(3, device="trial").sum().item() == 3
+    for name in ("cpu", "two words", "", None):
+        with pytest.raises(ValueError, match="register"):
+            nd.register(name, NumPyBackend)
+
+
+def test_register_refuses_another_interface():
+    class Old(nd.Backend):
+        name = "old"
+        interface_version = 0
+
+    with pytest.raises(nd.DeviceError, match=r"version 0.*version 1"):
+        nd.ones(3, device=nd.register("old_interface", Old))

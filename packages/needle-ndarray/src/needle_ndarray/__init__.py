@@ -10,7 +10,6 @@ from needle_ndarray import random
 from needle_ndarray.backend import INTERFACE_VERSION, Backend, Op
 from needle_ndarray.buffer import Buffer, empty_cache, memory_stats, reset_peak, set_cache_limit
 from needle_ndarray.config import show_config
-from needle_ndarray.cpu_backend import get_num_threads, set_num_threads
 from needle_ndarray.creation import (
     arange,
     array,
@@ -85,6 +84,7 @@ from needle_ndarray.manipulation import (
 )  # fmt: skip
 from needle_ndarray.ndarray import BroadcastError, NDArray, broadcast_shapes
 from needle_ndarray.reductions import *
+from needle_ndarray.runtime import get_num_threads, set_num_threads
 
 from math import e, inf, nan, pi  # isort: skip
 

@@ -4,9 +4,22 @@ import platform
 
 import numpy as np
 
+from needle_ndarray import kernels
 from needle_ndarray.buffer import memory_stats
-from needle_ndarray.cpu_backend import config
 from needle_ndarray.devices import DeviceError, all_devices
+from needle_ndarray.runtime import blas_in_use, get_num_threads
+
+
+def config() -> dict[str, object]:
+    """What the CPU backend chose: instruction set, vector mathematics, threads, BLAS."""
+    from needle_ndarray.kernels.ewise import vector_math
+
+    return {
+        "instruction set": f"{kernels.LEVEL} (built: {', '.join(kernels.BUILT)})",
+        "vector math": vector_math(),
+        "threads": get_num_threads(),
+        "BLAS": blas_in_use(),
+    }
 
 
 def show_config() -> None:

@@ -1,7 +1,5 @@
 """The CPU backend: hands NDArrays to the kernels, with threads where there is enough work."""
 
-import os
-
 from needle_ndarray.backend cimport Backend, Op
 from needle_ndarray.buffer cimport Buffer, allocate as allocate_buffer
 from needle_ndarray.kernels cimport ewise, nn, strided
@@ -9,17 +7,10 @@ from needle_ndarray.kernels cimport index as indexing, matmul as products, rando
 from needle_ndarray.kernels.views cimport View, int64
 from needle_ndarray.ndarray cimport NDArray
 from needle_ndarray.optable cimport EXP, FLOAT32, INT64, POWER
+from needle_ndarray.runtime cimport blas, threads_for
 
 import numpy as np
 
-from needle_ndarray import kernels
-from needle_ndarray.kernels.ewise import vector_math
-
-cdef extern from "dlfcn.h":
-    void* dlopen(const char* path, int flags)
-    void* dlsym(void* library, const char* name)
-    int RTLD_NOW
-    int RTLD_LOCAL
 
 # Elements from which a second thread pays, measured (benchmarks/, 2 cores): waking it costs about 5 us.
 cdef enum:
@@ -28,109 +19,6 @@ cdef enum:
     THREADS_FROM_FLOPS = 200000    # multiplications of a matmul
     NOGIL_FROM = 8192               # elements from which other Python threads may run meanwhile
     TILE_SIZE = 8
-
-cdef int num_threads = 1
-cdef bint threads_started = False
-cdef bint forked = False            # from a process that had started threads
-
-
-# ---- Threads --------------------------------------------------------------------------
-
-def set_num_threads(n):
-    """Use at most n threads per operation; results are the same bits for every n."""
-    global num_threads
-    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= 1024:
-        raise ValueError(f"set_num_threads: {n!r}: expected an int from 1 to 1024")
-    if forked and n > 1:
-        raise RuntimeError("set_num_threads: this process was forked from one that had started threads; it can use only 1")
-    num_threads = n
-
-
-def get_num_threads():
-    """Threads an operation may use: NEEDLE_NUM_THREADS, or the cores this process may run on."""
-    return num_threads
-
-
-cdef inline int threads_for(Py_ssize_t work, Py_ssize_t threshold) noexcept:
-    global threads_started
-    if work < threshold or num_threads == 1:
-        return 1
-    threads_started = True
-    return num_threads
-
-
-def _after_fork():
-    """OpenMP's threads do not survive a fork, and waiting for them would hang: the child goes on with one."""
-    global num_threads, forked
-    if threads_started:
-        num_threads, forked = 1, True
-
-
-def _threads_from_environment():
-    text = os.environ.get("NEEDLE_NUM_THREADS")
-    if text is None:
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        return min(cores, 1024)
-    if not text.isdigit() or not 1 <= int(text) <= 1024:
-        raise ImportError(f"NEEDLE_NUM_THREADS={text}: expected a number from 1 to 1024")
-    return int(text)
-
-
-set_num_threads(_threads_from_environment())
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
-
-
-# ---- BLAS --------------------------------------------------------------------------
-
-cdef products.Blas blas
-cdef bint blas_sought = False
-cdef str blas_name = ""
-
-
-cdef int find_blas() except -1:
-    """Open scipy-openblas32 at the first matmul: without importing its package, and without its own threads."""
-    global blas_sought, blas_name
-    from importlib.util import find_spec
-    blas_sought = True
-    blas_name = "numpy.matmul (scipy-openblas32 is missing)"
-    spec = find_spec("scipy_openblas32") if os.environ.get("NEEDLE_BLAS") != "numpy" else None
-    if spec is None or spec.origin is None:
-        return 0
-    folder = os.path.join(os.path.dirname(spec.origin), "lib")
-    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
-    before = os.environ.get("OPENBLAS_NUM_THREADS")
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    try:
-        for name in names:
-            if not name.startswith("libscipy_openblas") or not name.endswith((".so", ".dylib")):
-                continue
-            library = dlopen(os.fsencode(os.path.join(folder, name)), RTLD_NOW | RTLD_LOCAL)
-            if library is NULL:
-                continue
-            blas.sgemm, blas.dgemm = dlsym(library, b"scipy_cblas_sgemm"), dlsym(library, b"scipy_cblas_dgemm")
-            if blas.sgemm is not NULL and blas.dgemm is not NULL:
-                blas_name = f"scipy-openblas32 ({name})"
-                break
-            blas.sgemm = blas.dgemm = NULL
-    finally:
-        if before is None:
-            del os.environ["OPENBLAS_NUM_THREADS"]
-        else:
-            os.environ["OPENBLAS_NUM_THREADS"] = before
-    return 0
-
-
-def config():
-    """What the CPU backend chose: instruction set, vector mathematics, threads, BLAS."""
-    if not blas_sought:
-        find_blas()
-    return {
-        "instruction set": f"{kernels.LEVEL} (built: {', '.join(kernels.BUILT)})",
-        "vector math": vector_math(),
-        "threads": num_threads,
-        "BLAS": blas_name,
-    }
 
 
 # ---- Verbs --------------------------------------------------------------------------
@@ -381,6 +269,7 @@ cdef class CPUBackend(Backend):
     cpdef matmul(self, object a, object b, object out):
         cdef View left, right, target
         cdef int threads, status, n, i
+        cdef const products.Blas* blas_found
         cdef NDArray result = <NDArray?> out
         host(a, &left)
         host(b, &right)
@@ -395,24 +284,23 @@ cdef class CPUBackend(Backend):
                 raise ValueError("a verb of the cpu backend was given arrays whose shapes or dtypes differ")
         if target.size == 0:
             return
-        if not blas_sought:
-            find_blas()
         if target.strides[n - 1] != 1 and target.shape[n - 1] > 1 or target.strides[n - 2] < target.shape[n - 1] \
                 and target.shape[n - 2] > 1:
             temporary = NDArray.make(result.shape, device=self.device, dtype=result.dtype)
             self.matmul(a, b, temporary)
             self.copy(temporary, out)
             return
-        if target.dtype >= FLOAT32 and (blas.sgemm is NULL or max(left.shape[n - 1], max(target.shape[n - 1], target.shape[n - 2]))
+        if target.dtype >= FLOAT32 and (blas().sgemm is NULL or max(left.shape[n - 1], max(target.shape[n - 1], target.shape[n - 2]))
                                         > 0x7fffffff):
             np.asarray(out)[...] = np.matmul(np.asarray(a), np.asarray(b))
             return
+        blas_found = blas()
         threads = threads_for(target.size * left.shape[n - 1], THREADS_FROM_FLOPS)
         if target.size * left.shape[n - 1] < NOGIL_FROM:
-            status = products.matmul_views(&blas, &left, &right, &target, 1)
+            status = products.matmul_views(blas_found, &left, &right, &target, 1)
         else:
             with nogil:
-                status = products.matmul_views(&blas, &left, &right, &target, threads)
+                status = products.matmul_views(blas_found, &left, &right, &target, threads)
         done(status)
 
     cpdef take(self, object a, object index, object out):

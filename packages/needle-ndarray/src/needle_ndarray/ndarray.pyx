@@ -9,6 +9,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 import math
+from itertools import islice
 from operator import index as as_index
 
 import numpy as np

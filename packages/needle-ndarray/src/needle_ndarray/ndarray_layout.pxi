@@ -12,11 +12,11 @@ cdef int parse_ints(str what, object given, Py_ssize_t* out) except -1:
         items = (given,)
     else:
         try:
-            items = tuple(given)
+            items = tuple(islice(given, MAX_NDIM + 1))      # an endless iterator is too long, not for ever
         except TypeError:
             raise TypeError(f"{what}: expected an int or a sequence of ints, got {given!r}") from None
     if len(items) > MAX_NDIM:
-        raise ValueError(f"{what}: {len(items)} axes, at most {MAX_NDIM} are supported")
+        raise ValueError(f"{what}: {len(items)} axes or more, at most {MAX_NDIM} are supported")
     for item in items:
         try:
             out[n] = item if type(item) is int else as_index(item)
