@@ -15,6 +15,15 @@ cdef extern from *:
     """
     #include <stdlib.h>
     #include <unistd.h>
+    #ifdef __SANITIZE_ADDRESS__
+    #include <sanitizer/asan_interface.h>
+    #define needle_lend(p, n, room) (ASAN_UNPOISON_MEMORY_REGION((p), (n)), \\
+                                     ASAN_POISON_MEMORY_REGION((char *)(p) + (n), (room) - (n)))
+    #define needle_end(p, room) ASAN_UNPOISON_MEMORY_REGION((p), (room))
+    #else
+    #define needle_lend(p, n, room) ((void)0)
+    #define needle_end(p, room) ((void)0)
+    #endif
     #if defined(__linux__)
     #include <sys/mman.h>
     #define needle_huge_pages(p, n) madvise((p), (n), MADV_HUGEPAGE)
@@ -40,6 +49,9 @@ cdef extern from *:
     """
     int posix_memalign(void** out, size_t alignment, size_t size) nogil
     void needle_huge_pages(void* ptr, size_t nbytes) nogil
+    # In a sanitizer build only the bytes asked for may be touched, of blocks in use only.
+    void lend "needle_lend"(void* ptr, Py_ssize_t nbytes, Py_ssize_t room) noexcept nogil
+    void end_of_life "needle_end"(void* ptr, Py_ssize_t room) noexcept nogil
     int needle_cpu_level()
     int highest_bit "needle_highest_bit"(Py_ssize_t n) noexcept nogil
     Py_ssize_t needle_physical_memory()
@@ -71,24 +83,28 @@ cdef class Memory:
         PyBuffer_FillInfo(view, self, self.ptr, self.nbytes, 0, flags)
 
     def __dealloc__(self):
-        free(self.ptr)
+        if self.ptr is not NULL:
+            end_of_life(self.ptr, self.nbytes)
+            free(self.ptr)
 
 
 @cython.no_gc
 cdef class Buffer:
     """Bytes on the host: what `NDArray._handle` is on cpu devices."""
 
+    def __cinit__(self):
+        self.size_class = -1
+
     def __init__(self, data):
         """Wrap the writable, C-contiguous bytes of somebody else's object."""
-        if self.nbytes:
+        if self.nbytes or self.size_class >= 0:
             raise TypeError("Buffer.__init__: the buffer holds memory already")
         self.data = memoryview(data).cast("B")
         self.nbytes = self.data.shape[0]
-        self.size_class = -1
 
     def ptr(self):
         """The address of the first byte."""
-        return <size_t> &self.data[0] if self.nbytes else 0
+        return <size_t> &self.data[0] if self.nbytes or self.size_class >= 0 else 0
 
     def mark_written(self):
         """Count a write: called by code that changes the memory without NDArray's knowledge."""
@@ -97,7 +113,7 @@ cdef class Buffer:
     def __dealloc__(self):
         global live_bytes
         if self.size_class >= 0:
-            live_bytes -= self.nbytes
+            live_bytes -= class_bytes(self.size_class)
 
 
 cdef inline int size_class_of(Py_ssize_t nbytes) noexcept:
@@ -126,12 +142,14 @@ cdef Buffer allocate(Py_ssize_t nbytes):
         buffer = <Buffer> head
         free_lists[size_class] = buffer.next_free
         Py_DECREF(buffer)               # the free list's reference
-        cached_bytes -= buffer.nbytes
+        cached_bytes -= class_bytes(size_class)
         cached_blocks -= 1
         hits += 1
     else:
         buffer = fresh(size_class)
-    live_bytes += buffer.nbytes
+    buffer.nbytes = nbytes
+    lend(&buffer.data[0], nbytes, class_bytes(size_class))
+    live_bytes += class_bytes(size_class)
     if live_bytes > peak_bytes:
         peak_bytes = live_bytes
     return buffer
@@ -143,7 +161,6 @@ cdef Buffer fresh(int size_class):
     cdef Memory memory = Memory.__new__(Memory)
     cdef Buffer buffer = Buffer.__new__(Buffer)
     cdef Py_ssize_t alignment = HUGE if nbytes >= 2 * HUGE else ALIGNMENT
-    buffer.size_class = -1
     if posix_memalign(<void**> &memory.ptr, alignment, nbytes) != 0:
         empty_cache()
         if posix_memalign(<void**> &memory.ptr, alignment, nbytes) != 0:
@@ -153,7 +170,6 @@ cdef Buffer fresh(int size_class):
         needle_huge_pages(memory.ptr, nbytes)
     memory.nbytes = nbytes
     buffer.data = memory
-    buffer.nbytes = nbytes
     buffer.size_class = size_class
     misses += 1
     return buffer
@@ -169,15 +185,19 @@ cdef out_of_memory(Py_ssize_t nbytes):
 cdef void recycle(Buffer buffer) noexcept:
     """Take back a buffer that only its dying array still holds."""
     global cached_bytes, cached_blocks, live_bytes
-    if buffer.size_class < 0 or cached_bytes + buffer.nbytes > cache_limit:
+    if buffer.size_class < 0:
         return
+    cdef Py_ssize_t room = class_bytes(buffer.size_class)
+    if cached_bytes + room > cache_limit:
+        return
+    lend(&buffer.data[0], 0, room)
     Py_INCREF(buffer)
     buffer.next_free = free_lists[buffer.size_class]
     free_lists[buffer.size_class] = <void*> buffer
     buffer.version += 1                 # what somebody saved of the old array is gone
-    cached_bytes += buffer.nbytes
+    cached_bytes += room
     cached_blocks += 1
-    live_bytes -= buffer.nbytes
+    live_bytes -= room
 
 
 def empty_cache():
@@ -189,9 +209,9 @@ def empty_cache():
         while free_lists[i] is not NULL:
             buffer = <Buffer> free_lists[i]
             free_lists[i] = buffer.next_free
-            cached_bytes -= buffer.nbytes
+            cached_bytes -= class_bytes(i)
             cached_blocks -= 1
-            live_bytes += buffer.nbytes     # which __dealloc__ takes off again
+            live_bytes += class_bytes(i)    # which __dealloc__ takes off again
             Py_DECREF(buffer)
             buffer = None
 

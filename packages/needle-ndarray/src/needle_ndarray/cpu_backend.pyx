@@ -270,6 +270,7 @@ cdef class CPUBackend(Backend):
         cdef View left, right, target
         cdef int threads, status, n, i
         cdef const products.Blas* blas_found
+        cdef Py_ssize_t largest
         cdef NDArray result = <NDArray?> out
         host(a, &left)
         host(b, &right)
@@ -290,8 +291,8 @@ cdef class CPUBackend(Backend):
             self.matmul(a, b, temporary)
             self.copy(temporary, out)
             return
-        if target.dtype >= FLOAT32 and (blas().sgemm is NULL or max(left.shape[n - 1], max(target.shape[n - 1], target.shape[n - 2]))
-                                        > 0x7fffffff):
+        largest = max(left.shape[n - 1], max(target.shape[n - 1], target.shape[n - 2]))
+        if target.dtype >= FLOAT32 and (blas().sgemm is NULL or largest > 0x7fffffff):
             np.asarray(out)[...] = np.matmul(np.asarray(a), np.asarray(b))
             return
         blas_found = blas()

@@ -645,7 +645,8 @@ cdef class NDArray:
         if self._ptr is NULL and self._size:
             raise BufferError(f"memory on {self.device} is not on the host: use .numpy()")
         if not gives_order(self, flags):
-            raise BufferError(f"the array is not compact (strides {self.strides}) and contiguous memory was asked for: use .compact()")
+            raise BufferError(f"the array is not compact (strides {self.strides}), but contiguous memory was asked for:"
+                              " use .compact()")
         layout = <Py_ssize_t*> malloc((2 * self._ndim + 1) * sizeof(Py_ssize_t))
         if layout is NULL:
             raise MemoryError("no memory for the layout of a buffer")

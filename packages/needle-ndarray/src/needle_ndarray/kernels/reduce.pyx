@@ -51,10 +51,10 @@ cdef inline A identity(int op, A like) noexcept nogil:
 cdef T extreme(int op, const T* a, Py_ssize_t n) noexcept nogil:
     """Largest (smallest) of n >= WIDE elements, n a multiple of WIDE; NaN if one is"""
     cdef T best[WIDE]
-    cdef Py_ssize_t i, k
+    cdef Py_ssize_t _i, k
     for k in range(WIDE):
         best[k] = a[k]
-    for i in range(1, n // WIDE):
+    for _i in range(1, n // WIDE):
         a += WIDE
         if op == MAX:
             for k in range(WIDE):
