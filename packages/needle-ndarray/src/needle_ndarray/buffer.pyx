@@ -136,20 +136,21 @@ cdef Buffer allocate(Py_ssize_t nbytes):
     if nbytes > PHYSICAL_MEMORY:
         raise out_of_memory(nbytes)
     cdef int size_class = size_class_of(nbytes)
+    cdef Py_ssize_t room = class_bytes(size_class)
     cdef Buffer buffer
     cdef void* head = free_lists[size_class]
     if head is not NULL:
         buffer = <Buffer> head
         free_lists[size_class] = buffer.next_free
         Py_DECREF(buffer)               # the free list's reference
-        cached_bytes -= class_bytes(size_class)
+        cached_bytes -= room
         cached_blocks -= 1
         hits += 1
     else:
         buffer = fresh(size_class)
     buffer.nbytes = nbytes
-    lend(&buffer.data[0], nbytes, class_bytes(size_class))
-    live_bytes += class_bytes(size_class)
+    lend(&buffer.data[0], nbytes, room)
+    live_bytes += room
     if live_bytes > peak_bytes:
         peak_bytes = live_bytes
     return buffer

@@ -1,3 +1,5 @@
+cimport cython
+
 from needle_ndarray.backend cimport Backend, Op
 from needle_ndarray.kernels.views cimport View
 
@@ -19,10 +21,19 @@ cdef class NDArray:
     cdef Py_ssize_t* _strides
     cdef Py_ssize_t _inline[12]
 
+    @cython.final
     cdef int set_ndim(self, int ndim) except -1
+
+    @cython.final
     cdef void set_compact(self) noexcept
+
+    @cython.final
     cdef void measure(self) noexcept
+
+    @cython.final
     cdef void view_into(self, View* out) noexcept
+
+    @cython.final
     cdef int mark_written(self) except -1
 
 

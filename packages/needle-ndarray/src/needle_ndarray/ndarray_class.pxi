@@ -36,6 +36,7 @@ cdef class NDArray:
         if isinstance(self._buffer, Buffer) and Py_REFCNT(<PyObject*> self._buffer) == 1:
             recycle(<Buffer> self._buffer)
 
+    @cython.final
     cdef int set_ndim(self, int ndim) except -1:
         cdef Py_ssize_t* more
         if ndim > INLINE and ndim > self._ndim:
@@ -48,6 +49,7 @@ cdef class NDArray:
         self._ndim = ndim
         return 0
 
+    @cython.final
     cdef void set_compact(self) noexcept:
         """Strides and size of a compact array of this shape."""
         cdef Py_ssize_t stride = 1
@@ -58,6 +60,7 @@ cdef class NDArray:
         self._size = stride
         self._compact = True
 
+    @cython.final
     cdef void measure(self) noexcept:
         """Size and compactness from shape and strides."""
         cdef Py_ssize_t size = 1
@@ -70,6 +73,7 @@ cdef class NDArray:
         self._size = size
         self._compact = self._compact or size == 0
 
+    @cython.final
     cdef void view_into(self, View* out) noexcept:
         cdef int i
         out.data, out.dtype, out.ndim, out.size = self._ptr, self._dtype, self._ndim, self._size
@@ -77,6 +81,7 @@ cdef class NDArray:
         for i in range(self._ndim):
             out.shape[i], out.strides[i] = self._shape[i], self._strides[i]
 
+    @cython.final
     cdef int mark_written(self) except -1:
         if isinstance(self._buffer, Buffer):
             (<Buffer> self._buffer).version += 1
