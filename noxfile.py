@@ -35,7 +35,9 @@ PACKAGES = {
 CPU = ("ndarray", "core", "nn")
 QUICK_BUILD = {"NEEDLE_BUILD_LEVELS": "v2"}  # one instruction set, which every x86-64 machine has
 DEBUG_BUILD = {"NEEDLE_BUILD_DEBUG": "1"}
-QUICK_TESTS = ("-m", "not parity and not slow")  # where the tests run again only because the installation differs
+QUICK_TESTS = ("-m", "not parity and not slow")
+# Where tests run again only because the installation differs, the contract suite stays out.
+SAME_CODE = (*QUICK_TESTS, "--ignore", "packages/needle-ndarray/tests/test_contract.py")
 FEW_EXAMPLES = {"NEEDLE_HYPOTHESIS": "small"}
 
 nox.needs_version = ">=2024.4.15"
@@ -142,7 +144,7 @@ def editable(session: nox.Session, package: str) -> None:
         extras = "[test]" if name == package else ""
         session.install("-e", f"{folder}{extras}", env=QUICK_BUILD)
         check_origin(session, name, "source")
-    pytest(session, tests_of(package), *QUICK_TESTS, *session.posargs, **FEW_EXAMPLES)
+    pytest(session, tests_of(package), *SAME_CODE, *session.posargs, **FEW_EXAMPLES)
 
 
 @nox.session
@@ -152,7 +154,7 @@ def cpu_only(session: nox.Session) -> None:
     absent = "from importlib.util import find_spec as f; assert not any(map(f, ['cupy', 'torch'])), 'not CPU only'"
     session.run("python", "-c", absent)
     for name in CPU:
-        pytest(session, tests_of(name), *QUICK_TESTS, **FEW_EXAMPLES)
+        pytest(session, tests_of(name), *SAME_CODE, **FEW_EXAMPLES)
     session.run("python", "apps/ndarray_demo.py", "--steps", "50")
 
 
