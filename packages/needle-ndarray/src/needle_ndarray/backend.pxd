@@ -1,6 +1,11 @@
+cdef enum Verb:
+    NO_VERB, UNARY_OP, BINARY_OP, REDUCE_OP, ARG_REDUCE_OP, SCAN_OP, RANDOM_OP
+
+
 cdef class Op:
     cdef readonly str name
     cdef readonly int code
+    cdef int verb                       # set for the ops of the table only
     cdef readonly str result
     cdef readonly str accepts
     cdef readonly str formula

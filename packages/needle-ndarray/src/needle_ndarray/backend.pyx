@@ -56,11 +56,18 @@ cdef dict RESULT = {
 }
 
 
-def _table(*rows):
-    return {row[0]: Op(*row) for row in rows}
+cdef dict table(int verb, tuple rows):
+    """{name: op}. Only ops made here have a verb: the CPU kernels refuse any other, whose code might mean something else."""
+    cdef Op op
+    cdef dict made = {}
+    for row in rows:
+        op = Op(*row)
+        op.verb = verb
+        made[op.name] = op
+    return made
 
 
-UNARY = _table(
+UNARY = table(UNARY_OP, (
     ("negative", optable.NEGATIVE, "number", "same", "-a"),
     ("abs", optable.ABS, "any", "same", "|a|"),
     ("sign", optable.SIGN, "number", "same", "-1, 0 or 1; NaN for NaN"),
@@ -85,9 +92,9 @@ UNARY = _table(
     ("tanh", optable.TANH, "float", "same", "tanh a"),
     ("sigmoid", optable.SIGMOID, "float", "same", "1 / (1 + e^-a)"),
     ("erf", optable.ERF, "float", "same", "2/sqrt(pi) * integral of e^(-t^2) from 0 to a"),
-)
+))
 
-BINARY = _table(
+BINARY = table(BINARY_OP, (
     ("add", optable.ADD, "any", "same", "a + b; or for bool"),
     ("subtract", optable.SUBTRACT, "number", "same", "a - b"),
     ("multiply", optable.MULTIPLY, "any", "same", "a * b; and for bool"),
@@ -109,30 +116,30 @@ BINARY = _table(
     ("bitwise_and", optable.BITWISE_AND, "integer", "same", "a & b"),
     ("bitwise_or", optable.BITWISE_OR, "integer", "same", "a | b"),
     ("bitwise_xor", optable.BITWISE_XOR, "integer", "same", "a ^ b"),
-)
+))
 
-REDUCE = _table(
+REDUCE = table(REDUCE_OP, (
     ("sum", optable.SUM, "any", "sum", "a0 + a1 + ...; 0 for none"),
     ("prod", optable.PROD, "any", "sum", "a0 * a1 * ...; 1 for none"),
     ("max", optable.MAX, "any", "same", "the largest; NaN if one is"),
     ("min", optable.MIN, "any", "same", "the smallest; NaN if one is"),
     ("any", optable.ANY, "any", "bool", "whether one is not 0"),
     ("all", optable.ALL, "any", "bool", "whether none is 0"),
-)
+))
 
-ARG_REDUCE = _table(
+ARG_REDUCE = table(ARG_REDUCE_OP, (
     ("argmax", optable.ARGMAX, "any", "index", "position of the first largest; of the first NaN if there is one"),
     ("argmin", optable.ARGMIN, "any", "index", "position of the first smallest; of the first NaN if there is one"),
-)
+))
 
-SCAN = _table(
+SCAN = table(SCAN_OP, (
     ("cumsum", optable.CUMSUM, "any", "sum", "a0, a0 + a1, ..., each sum from the left"),
-)
+))
 
-RANDOM = _table(
+RANDOM = table(RANDOM_OP, (
     ("uniform", optable.UNIFORM, "float", "same", "even on [0, 1)"),
     ("normal", optable.NORMAL, "float", "same", "mean 0, standard deviation 1"),
-)
+))
 
 #: Every table by the verb that takes its ops.
 TABLES = {

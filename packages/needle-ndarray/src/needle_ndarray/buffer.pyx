@@ -133,6 +133,8 @@ cdef inline Py_ssize_t class_bytes(int size_class) noexcept:
 cdef Buffer allocate(Py_ssize_t nbytes):
     """A buffer of at least nbytes: the cached one of that size class, or fresh memory."""
     global cached_bytes, cached_blocks, live_bytes, peak_bytes, hits
+    if nbytes < 0:
+        raise ValueError(f"cannot allocate {nbytes} bytes")
     if nbytes > PHYSICAL_MEMORY:
         raise out_of_memory(nbytes)
     cdef int size_class = size_class_of(nbytes)

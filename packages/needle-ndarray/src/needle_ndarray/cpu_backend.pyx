@@ -1,6 +1,8 @@
 """The CPU backend: hands NDArrays to the kernels, with threads where there is enough work."""
 
-from needle_ndarray.backend cimport Backend, Op
+from needle_ndarray.backend cimport (
+    ARG_REDUCE_OP, BINARY_OP, RANDOM_OP, REDUCE_OP, SCAN_OP, UNARY_OP, Backend, Op
+)
 from needle_ndarray.buffer cimport Buffer, allocate as allocate_buffer
 from needle_ndarray.kernels cimport ewise, nn, strided
 from needle_ndarray.kernels cimport index as indexing, matmul as products, random as generators, reduce as reductions
@@ -30,6 +32,13 @@ cdef NDArray host(object given, View* view):
         raise TypeError(f"the cpu backend was given an array on {a.device}")
     a.view_into(view)
     return a
+
+
+cdef inline int known(Op op, int verb) except -1:
+    """Refuse an op of another verb, or one made by hand: its code would mean something else here."""
+    if op.verb != verb:
+        raise TypeError(f"{op.name} is not an op of this verb's table")
+    return 0
 
 
 cdef inline bint constant(NDArray a) noexcept:
@@ -144,6 +153,7 @@ cdef class CPUBackend(Backend):
         done(status)
 
     cpdef unary(self, Op op, object a, object out):
+        known(op, UNARY_OP)
         cdef NDArray x = <NDArray?> a, result = <NDArray?> out
         cdef View source, target
         cdef int threads, status
@@ -164,6 +174,7 @@ cdef class CPUBackend(Backend):
         done(status)
 
     cpdef binary(self, Op op, object a, object b, object out):
+        known(op, BINARY_OP)
         cdef NDArray x = <NDArray?> a, y = <NDArray?> b, result = <NDArray?> out
         cdef View left, right, target
         cdef int threads, status
@@ -214,6 +225,7 @@ cdef class CPUBackend(Backend):
         done(status)
 
     cpdef reduce(self, Op op, object a, tuple axes, object out):
+        known(op, REDUCE_OP)
         cdef View given, source, target
         cdef int kept, threads, status, i
         cdef NDArray x = <NDArray?> a, result = <NDArray?> out
@@ -240,6 +252,7 @@ cdef class CPUBackend(Backend):
         done(status)
 
     cpdef arg_reduce(self, Op op, object a, int axis, object out):
+        known(op, ARG_REDUCE_OP)
         cdef View given, source, target
         cdef int threads, status
         host(a, &given)
@@ -254,6 +267,7 @@ cdef class CPUBackend(Backend):
         done(status)
 
     cpdef scan(self, Op op, object a, int axis, object out):
+        known(op, SCAN_OP)
         cdef View given, given_out, source, target
         cdef int threads, status
         host(a, &given)
@@ -357,6 +371,7 @@ cdef class CPUBackend(Backend):
         return check_index(at, target.shape[0], source.shape[0])
 
     cpdef random(self, Op op, unsigned long long seed, unsigned long long counter, object out):
+        known(op, RANDOM_OP)
         cdef View target
         cdef NDArray array = host(out, &target)
         cdef int threads

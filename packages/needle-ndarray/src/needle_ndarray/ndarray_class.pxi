@@ -189,6 +189,8 @@ cdef class NDArray:
         cdef int ndim = parse_ints("make", shape, c_shape), code = to_dtype_object(dtype).code
         cdef Py_ssize_t size = checked_size(ndim, c_shape), capacity
         cdef Backend backend = find_backend(device)
+        if as_index(offset) < 0:
+            raise ValueError(f"make: offset {offset}: expected 0 or more")
         if handle is None and strides is None and offset == 0:
             return empty_compact(backend, code, ndim, c_shape)
         if handle is None:
