@@ -1,4 +1,5 @@
 # Elementwise arithmetic: one loop per op, on contiguous chunks; the drivers below stage strided operands.
+# Long because every op of the table has its two lines here, side by side.
 
 from cython.parallel cimport prange
 from libc.math cimport ceil, ceilf, fabs, fabsf, floor, floorf, fmod, fmodf, pow, powf, rint, rintf, sqrt, sqrtf, trunc, truncf
