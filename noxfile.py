@@ -28,7 +28,7 @@ class Package(NamedTuple):
 
 PACKAGES = {
     "ndarray": Package("packages/needle-ndarray", "needle_ndarray", compiled=True),
-    "core": Package("packages/needle-core", "needle", ("ndarray",)),
+    "core": Package("packages/needle-core", "needle", ("ndarray",), compiled=True),
     "nn": Package("packages/needle-nn", "needle_nn", ("ndarray", "core")),
     "cuda": Package("packages/needle-cuda", "needle_cuda", ("ndarray",)),
 }

@@ -8,12 +8,12 @@ import math
 
 import numpy as np
 
-from needle_ndarray import Backend
+from needle_ndarray import Backend, next_version
 from needle_ndarray.random import philox_normal, philox_uniform
 
 
 class Block:
-    """Memory of the device. NDArray asks for its size and address, and counts the writes to it."""
+    """Memory of the device. NDArray asks for its size and address, and when it was last written."""
 
     def __init__(self, nbytes):
         self.memory = np.empty(nbytes, np.uint8)
@@ -24,7 +24,7 @@ class Block:
         return self.memory.ctypes.data
 
     def mark_written(self):
-        self.version += 1
+        self.version = next_version()
 
 
 def see(a):

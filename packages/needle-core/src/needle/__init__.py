@@ -2,8 +2,20 @@
 
 from importlib import import_module
 
-from needle import backend_ndarray
+from needle import autograd, backend_ndarray, ops
+from needle.autograd import (
+    Op,
+    Tensor,
+    TensorOp,
+    TensorTuple,
+    TensorTupleOp,
+    Value,
+    get_default_dtype,
+    set_default_dtype,
+)
 from needle.backend_selection import NDArray, all_devices, cpu, cpu_numpy, cuda, default_device
+from needle.modes import *
+from needle.ops import *
 from needle_ndarray import show_config
 
 __version__ = "0.1.0"

@@ -8,7 +8,7 @@
 
 from needle_ndarray import random
 from needle_ndarray.backend import INTERFACE_VERSION, Backend, Op
-from needle_ndarray.buffer import Buffer, empty_cache, memory_stats, reset_peak, set_cache_limit
+from needle_ndarray.buffer import Buffer, empty_cache, memory_stats, next_version, reset_peak, set_cache_limit
 from needle_ndarray.config import show_config
 from needle_ndarray.creation import (
     arange,
@@ -55,7 +55,7 @@ from needle_ndarray.dtypes import (
     result_type,
 )  # fmt: skip
 from needle_ndarray.elementwise import *
-from needle_ndarray.indexing import gather, nonzero, scatter_add, take, take_along_axis
+from needle_ndarray.indexing import add_at, gather, nonzero, scatter_add, take, take_along_axis
 from needle_ndarray.interop import from_dlpack, from_numpy
 from needle_ndarray.linalg import einsum, matmul
 from needle_ndarray.manipulation import (
@@ -82,7 +82,7 @@ from needle_ndarray.manipulation import (
     transpose,
     unstack,
 )  # fmt: skip
-from needle_ndarray.ndarray import BroadcastError, NDArray, broadcast_shapes
+from needle_ndarray.ndarray import BroadcastError, NDArray, alike, broadcast_shapes, constant_like
 from needle_ndarray.reductions import *
 from needle_ndarray.runtime import get_num_threads, set_num_threads
 

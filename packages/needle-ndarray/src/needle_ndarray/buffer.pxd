@@ -6,10 +6,11 @@ cdef class Memory:
 cdef class Buffer:
     cdef unsigned char[::1] data        # the bytes; holds their owner alive
     cdef readonly Py_ssize_t nbytes     # asked for; the block may be larger
-    cdef readonly Py_ssize_t version    # counts writes: autograd asks whether a saved value is still the one it saved
+    cdef readonly long long version     # the write clock at the last write: autograd asks whether a value is still the one it saw
     cdef int size_class                 # of the allocator; -1: memory of somebody else
     cdef void* next_free
 
 
+cdef long long tick() noexcept
 cdef Buffer allocate(Py_ssize_t nbytes)
 cdef void recycle(Buffer buffer) noexcept

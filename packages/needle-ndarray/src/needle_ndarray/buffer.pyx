@@ -8,6 +8,7 @@ import os
 
 cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
+from cpython.pycapsule cimport PyCapsule_New
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdlib cimport free
 
@@ -60,6 +61,7 @@ DEF ALIGNMENT = 64              # a cache line, and the widest vector register
 DEF HUGE = 1 << 21              # a huge page
 DEF CLASSES = 240               # four per power of two: at most a quarter of a block is wasted
 
+cdef long long write_clock = 0      # counts the writes to arrays, of all buffers on all devices
 cdef Py_ssize_t PHYSICAL_MEMORY = needle_physical_memory()
 cdef void* free_lists[CLASSES]
 cdef Py_ssize_t cached_bytes = 0
@@ -69,6 +71,24 @@ cdef Py_ssize_t live_bytes = 0      # of buffers in use
 cdef Py_ssize_t peak_bytes = 0
 cdef Py_ssize_t hits = 0
 cdef Py_ssize_t misses = 0
+
+
+#: The write clock for compiled code of other packages: a capsule around the address of a long long.
+WRITE_CLOCK = PyCapsule_New(&write_clock, "needle_ndarray.write_clock", NULL)
+
+
+cdef long long tick() noexcept:
+    global write_clock
+    write_clock += 1
+    return write_clock
+
+
+def next_version():
+    """Advance the write clock: what `mark_written` of a buffer sets `version` to.
+
+    One clock for all buffers: a value computed at time t is still good if every input's version is at most t.
+    """
+    return tick()
 
 
 def cpu_levels():
@@ -108,7 +128,7 @@ cdef class Buffer:
 
     def mark_written(self):
         """Count a write: called by code that changes the memory without NDArray's knowledge."""
-        self.version += 1
+        self.version = tick()
 
     def __dealloc__(self):
         global live_bytes
@@ -150,7 +170,7 @@ cdef Buffer allocate(Py_ssize_t nbytes):
         hits += 1
     else:
         buffer = fresh(size_class)
-    buffer.nbytes = nbytes
+    buffer.nbytes, buffer.version = nbytes, 0
     lend(&buffer.data[0], nbytes, room)
     live_bytes += room
     if live_bytes > peak_bytes:
@@ -197,7 +217,6 @@ cdef void recycle(Buffer buffer) noexcept:
     Py_INCREF(buffer)
     buffer.next_free = free_lists[buffer.size_class]
     free_lists[buffer.size_class] = <void*> buffer
-    buffer.version += 1                 # what somebody saved of the old array is gone
     cached_bytes += room
     cached_blocks += 1
     live_bytes -= room

@@ -424,4 +424,4 @@ cdef class CPUBackend(Backend):
         cdef float* target_at = <float*> &target.data[0]
         with nogil:
             products.matmul_tiled(left_at, right_at, target_at, rows, inner, columns)
-        target.version += 1
+        target.mark_written()

@@ -154,26 +154,55 @@ def get(x: NDArray, key: Any) -> NDArray:
     return out.permute(tuple(order)).compact() if position else out
 
 
-def put(x: NDArray, key: Any, values: Any) -> None:
-    """x[key] = values where the key holds an array; where positions repeat, the last one wins."""
+def _aligned(what: str, x: NDArray, key: Any, values: Any) -> tuple[NDArray, NDArray, NDArray]:
+    """(rows, offsets, source): source[i] belongs to rows[offsets[i]]; values broadcast to the shape of x[key]."""
     if any(stride == 0 and n > 1 for stride, n in zip(x.strides, x.shape, strict=True)):
-        raise ValueError(f"setitem: the target of shape {x.shape} is a broadcast view (strides {x.strides})")
+        raise ValueError(f"{what}: the target of shape {x.shape} is a broadcast view (strides {x.strides})")
     rows, offsets, shape, position = _plan(x, key)
     n, rest = len(shape), rows.shape[1:]
     target = rest[:position] + shape + rest[position:]
     source = values if isinstance(values, NDArray) else make_array(values, x.dtype, x.device)
     if source.device != x.device:
-        raise ValueError(f"setitem: values on {source.device}, array on {x.device}; move one with .to(device)")
+        raise ValueError(f"{what}: values on {source.device}, array on {x.device}; move one with .to(device)")
     while source.ndim > len(target) and source.shape[0] == 1:
         source = source.reshape(source.shape[1:])
     source = source.astype(x.dtype, copy=False).broadcast_to(target)
     order = [*range(position, position + n), *range(position), *range(position + n, source.ndim)]
     source = source.permute(tuple(order)).reshape((offsets.size, *rest))
+    return rows, offsets, source.copy() if source._handle is x._handle else source
+
+
+def put(x: NDArray, key: Any, values: Any) -> None:
+    """x[key] = values where the key holds an array; where positions repeat, the last one wins."""
+    rows, offsets, source = _aligned("setitem", x, key, values)
     if offsets.size and source.size:
-        if source._handle is x._handle:
-            source = source.copy()
         x.backend.put(rows, offsets, source)
     x._handle.mark_written()
+
+
+def add_at(x: NDArray, key: Any, values: Any) -> NDArray:
+    """x[key] += values for any key, in place; positions that repeat add up. Returns x.
+
+    >>> from needle_ndarray import zeros
+    >>> add_at(zeros(3), [0, 2, 2], 1.0).tolist()
+    [1.0, 0.0, 2.0]
+    """
+    if _has_arrays(key):
+        rows, offsets, source = _aligned("add_at", x, key, values)
+        if offsets.size and source.size:
+            x.backend.scatter_add(rows, offsets, source)
+        x._handle.mark_written()
+    else:
+        view = x[key]
+        view += values
+    return x
+
+
+def _has_arrays(key: Any) -> bool:
+    """Whether a key holds arrays, lists or bools, rather than slices, ints, None and ... alone."""
+    items = key if isinstance(key, tuple) else (key,)
+    basic = (int, np.integer, slice, type(None), type(Ellipsis))
+    return not all(isinstance(item, basic) and not isinstance(item, bool) for item in items)
 
 
 def take(x: NDArray, indices: Any, /, *, axis: int | None = None) -> NDArray:

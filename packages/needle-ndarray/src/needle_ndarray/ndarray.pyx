@@ -15,7 +15,7 @@ from operator import index as as_index
 import numpy as np
 
 from needle_ndarray.backend cimport Backend, Op
-from needle_ndarray.buffer cimport Buffer, recycle
+from needle_ndarray.buffer cimport Buffer, recycle, tick
 from needle_ndarray.kernels.views cimport View
 from needle_ndarray.optable cimport BOOL, FLOAT32, FLOAT64, INT32, INT64
 

@@ -84,7 +84,7 @@ cdef class NDArray:
     @cython.final
     cdef int mark_written(self) except -1:
         if isinstance(self._buffer, Buffer):
-            (<Buffer> self._buffer).version += 1
+            (<Buffer> self._buffer).version = tick()
         else:
             self._buffer.mark_written()
         return 0
@@ -135,7 +135,7 @@ cdef class NDArray:
 
     @property
     def version(self):
-        """Counts the writes to the buffer, through this or any other view."""
+        """The write clock at the last write to the buffer, through this or any other view; 0 before the first."""
         return self._buffer.version
 
     @property

@@ -236,6 +236,22 @@ cpdef NDArray unary_op(Op op, object x, NDArray out=None):
     return result if out is None else finish(op, result, out)
 
 
+def alike(NDArray a not None, NDArray b not None):
+    """Whether shapes and dtypes are equal: what autograd asks of a value and its gradient."""
+    return a._dtype == b._dtype and same_shape(a, b)
+
+
+def constant_like(NDArray a not None, value):
+    """One value in the shape of `a`, its dtype and on its device: a view of a single element, with strides 0.
+
+    >>> from needle_ndarray import zeros
+    >>> constant_like(zeros((2, 3)), 7).strides
+    (0, 0)
+    """
+    cdef NDArray one = scalar_array(a._backend, a._dtype, value)
+    return broadcast_view(one, a._ndim, a._shape) if a._ndim else one
+
+
 def where_op(condition, x, y):
     """x where condition else y, promoted and broadcast"""
     cdef Backend backend = None

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from needle_ndarray.backend import INTERFACE_VERSION, Backend
+from needle_ndarray.buffer import next_version
 from needle_ndarray.ndarray import NDArray
 from needle_ndarray.testing.cases import INPUTS, LAYOUTS, NAMES, OUTPUTS, SPECIAL, Suite, plain, values
 from needle_ndarray.testing.oracle import assert_same, assert_within
@@ -32,9 +33,9 @@ class InterfaceSuite(Suite):
         first, second = self.backend.allocate(nbytes), self.backend.allocate(nbytes)
         assert first.nbytes >= nbytes and isinstance(first.version, int)
         assert nbytes == 0 or first.ptr() + nbytes <= second.ptr() or second.ptr() + nbytes <= first.ptr()
-        before = first.version
+        before = next_version()
         first.mark_written()
-        assert first.version != before
+        assert second.version < before < first.version == next_version() - 1
 
     def test_synchronize(self):
         assert self.backend.synchronize() is None

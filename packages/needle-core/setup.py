@@ -1,0 +1,16 @@
+"""Compile the autograd engine. Everything else of needle-core is plain Python."""
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+DIRECTIVES = {
+    "language_level": 3,
+    "boundscheck": False,
+    "wraparound": False,
+    "nonecheck": True,
+    "binding": False,  # plain method descriptors check what self is; Cython's own functions do not
+    "embedsignature": True,
+}
+ENGINE = Extension("needle.autograd", ["src/needle/autograd.pyx"], extra_compile_args=["-O2", "-g0"])
+
+setup(ext_modules=cythonize([ENGINE], include_path=["src"], compiler_directives=DIRECTIVES))

@@ -1,0 +1,471 @@
+"""The engine: values that remember how they were made, and reverse mode over them.
+
+A `Value` holds data (an NDArray), the `Op` that made it and the op's inputs. Calling an op computes the result at once, unless
+lazy mode is on, and records it where an input requires a gradient. `backward` walks that graph from the end: each op's
+`gradient` builds the gradients of its inputs out of ops, so gradients have a graph of their own and can be differentiated again.
+
+Memory: once backward is past a value that only the graph holds, its data is dropped. It can be had again, from its inputs; the
+write clock of needle_ndarray (one counter for all writes to all arrays) tells whether these are still what they were.
+"""
+
+cimport cython
+from cpython.object cimport PyObject
+from cpython.pycapsule cimport PyCapsule_GetPointer
+from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.stdlib cimport free, malloc, realloc
+
+import needle_ndarray as array_api
+import numpy as np
+from needle_ndarray import NDArray
+from needle_ndarray.buffer import WRITE_CLOCK
+
+#: The process-wide default of lazy mode; `needle.lazy_mode()` overrides it within a thread.
+LAZY_MODE = False
+
+cdef extern from *:
+    """
+    #if defined(_MSC_VER)
+    #define NEEDLE_THREAD __declspec(thread)
+    #else
+    #define NEEDLE_THREAD __thread
+    #endif
+    typedef struct {
+        int no_grad;            /* 1 inside no_grad() */
+        int lazy;               /* 0: as LAZY_MODE says, 1: on, 2: off */
+        int anomaly;            /* 1 inside anomaly_mode() */
+        PyObject *made;         /* a list that collects what is recorded, or NULL */
+        PyObject *guarded;      /* the node whose gradient is being computed, or NULL */
+    } needle_modes;
+    static NEEDLE_THREAD needle_modes needle_here;
+    static inline needle_modes *needle_modes_here(void) { return &needle_here; }
+    """
+    ctypedef struct Modes "needle_modes":
+        int no_grad
+        int lazy
+        int anomaly
+        PyObject* made
+        PyObject* guarded
+    Modes* modes_here "needle_modes_here"() noexcept nogil
+    Py_ssize_t Py_REFCNT(PyObject* value) noexcept nogil
+
+cdef long long* write_clock = <long long*> PyCapsule_GetPointer(WRITE_CLOCK, "needle_ndarray.write_clock")
+cdef Py_ssize_t live_values = 0
+cdef object ndarray_type = NDArray
+cdef object alike = array_api.alike
+
+
+def __getattr__(name):
+    if name == "TENSOR_COUNTER":        # Values alive
+        return live_values
+    raise AttributeError(f"module 'needle.autograd' has no attribute {name!r}")
+
+
+def set_mode(str name, int value):
+    """Set a switch of this thread (no_grad, lazy, anomaly; see needle.modes) and return what it was."""
+    cdef Modes* here = modes_here()
+    cdef int before
+    if name == "no_grad":
+        before, here.no_grad = here.no_grad, value
+    elif name == "lazy":
+        before, here.lazy = here.lazy, value
+    elif name == "anomaly":
+        before, here.anomaly = here.anomaly, value
+    else:
+        raise ValueError(f"set_mode: {name}: expected no_grad, lazy or anomaly")
+    return before
+
+
+def is_grad_enabled():
+    """Whether this thread records what is computed."""
+    return not modes_here().no_grad
+
+
+cdef inline bint is_lazy(Modes* here):
+    return here.lazy == 1 or here.lazy == 0 and LAZY_MODE
+
+
+# ---- Ops --------------------------------------------------------------------------
+
+cdef class Op:
+    """An operator: `compute` on NDArrays, `gradient` in terms of ops. Subclass TensorOp or TensorTupleOp.
+
+    >>> import needle as ndl
+    >>> class Cube(ndl.TensorOp):
+    ...     def compute(self, x):
+    ...         return x * x * x
+    ...     def gradient(self, out_grad, node):
+    ...         return 3 * node.inputs[0] ** 2 * out_grad
+    >>> x = ndl.Tensor([2.0])
+    >>> Cube()(x).backward()
+    >>> x.grad.numpy()
+    array([12.], dtype=float32)
+    """
+
+    #: Whether inputs broadcast against each other, as in NumPy: gradients are then summed back to the inputs' shapes.
+    broadcasts = False
+
+    def __call__(self, *args):
+        raise NotImplementedError(f"{type(self).__name__}.__call__")
+
+    def compute(self, *args):
+        """The result, an NDArray (or a tuple of them), from the inputs' NDArrays."""
+        raise NotImplementedError(f"{type(self).__name__}.compute")
+
+    def gradient(self, out_grad, node):
+        """Gradients of the inputs, given that of the result: a Tensor, or a tuple with one (or None) per input."""
+        raise NotImplementedError(f"{type(self).__name__} has no gradient")
+
+    def gradient_as_tuple(self, out_grad, node):
+        """`gradient`, always as a tuple."""
+        grads = self.gradient(out_grad, node)
+        return grads if isinstance(grads, tuple) else tuple(grads) if isinstance(grads, list) else (grads,)
+
+
+cdef class TensorOp(Op):
+    """An op whose result is one Tensor."""
+
+    def __call__(self, *args):
+        return apply(self, args)
+
+
+cdef class TensorTupleOp(Op):
+    """An op whose result is a TensorTuple."""
+
+    def __call__(self, *args):
+        return apply_tuple(self, args)
+
+
+cdef class Slot:
+    """The gradient of one entry of a tuple, where the others have none: what TupleGetItem's gradient is."""
+
+    cdef readonly Py_ssize_t index
+    cdef readonly object value
+
+    def __init__(self, Py_ssize_t index, value):
+        self.index, self.value = index, value
+
+
+# ---- Values --------------------------------------------------------------------------
+
+@cython.trashcan(True)                  # a chain of a million nodes dies without recursion
+@cython.freelist(128)
+cdef class Value:
+    """A node of the graph. All fields are here, so that subclasses share the free list."""
+
+    cdef readonly object op             # None for a leaf
+    cdef readonly tuple inputs
+    cdef object array                   # None until computed, or after it was dropped
+    cdef object spec                    # (shape, dtype, device) of dropped data
+    cdef object origin                  # in anomaly mode: the line that made it
+    cdef object gradient                # of a leaf, or after retain_grad()
+    cdef list hooks                     # called with the gradient
+    cdef bint retains_grad
+    cdef bint wants_grad
+    cdef bint assigned                  # somebody has put data in: it cannot be had from the inputs
+    cdef long long stamp                # the write clock when it was computed
+    cdef long long assigned_at          # the write clock when data was put in
+    cdef Py_ssize_t uses                # how many recorded nodes have it among their inputs, repeats counted
+    cdef long long visit                # the traversal that was here last
+    cdef Py_ssize_t index               # in that traversal's order
+    cdef object __weakref__
+
+    def __cinit__(self):
+        global live_values
+        live_values += 1
+        self.inputs = ()
+        self.stamp = write_clock[0]
+
+    def __dealloc__(self):
+        global live_values
+        live_values -= 1
+        if self.inputs is not None:     # the garbage collector has cleared it otherwise
+            for x in self.inputs:
+                (<Value> x).uses -= 1
+
+    @property
+    def requires_grad(self):
+        return self.wants_grad
+
+    @requires_grad.setter
+    def requires_grad(self, bint wanted):
+        if wanted and self.op is None and not is_float(self):
+            raise TypeError(f"only floats have gradients, this is {realize(self).dtype}")
+        self.wants_grad = wanted
+
+    @property
+    def cached_data(self):
+        """The data if it is there; None where it has not been computed, or was dropped after backward."""
+        return self.array
+
+    @cached_data.setter
+    def cached_data(self, data):
+        assign(self, data)
+
+    @property
+    def num_outputs(self):
+        return 1
+
+    def realize_cached_data(self):
+        """The data, computed if need be."""
+        return realize(self)
+
+    def is_leaf(self):
+        return self.op is None
+
+    @classmethod
+    def make_const(cls, data, *, requires_grad=False):
+        """A leaf that shares the data given."""
+        return make_leaf(cls, data, requires_grad)
+
+    @classmethod
+    def make_from_op(cls, Op op not None, inputs):
+        """The result of an op: what calling the op does."""
+        return apply_tuple(op, tuple(inputs)) if issubclass(cls, TensorTuple) else apply(op, tuple(inputs))
+
+
+cdef class TensorTuple(Value):
+    """A tuple of tensors as one node: what `split` returns."""
+
+    @property
+    def num_outputs(self):
+        return len(self)
+
+    def __len__(self):
+        return len(self.spec) if self.array is None and self.spec is not None else len(realize(self))
+
+    def __getitem__(self, index):
+        if isinstance(index, slice):
+            return tuple([self[i] for i in range(*index.indices(len(self)))])
+        i = index.__index__()
+        if not -len(self) <= i < len(self):
+            raise IndexError(f"entry {i} of a tuple of {len(self)}")
+        return OPS.tuple_get_item(self, i % len(self))
+
+    def __iter__(self):
+        return iter([self[i] for i in range(len(self))])
+
+    def tuple(self):
+        return tuple([self[i] for i in range(len(self))])
+
+    def __add__(self, other):
+        if not isinstance(other, TensorTuple) or len(self) != len(other):
+            raise ValueError(f"TensorTuple of {len(self)} + {f'one of {len(other)}' if isinstance(other, TensorTuple) else other}")
+        return OPS.make_tuple(*[a + b for a, b in zip(self, other)])
+
+    def detach(self):
+        """The same data without a graph."""
+        return make_leaf(TensorTuple, realize(self), False)
+
+    def __repr__(self):
+        return f"needle.TensorTuple({', '.join([repr(t) for t in self])})"
+
+    def __str__(self):
+        return repr(self)
+
+
+cdef Value make_leaf(type cls, object data, bint requires_grad):
+    cdef Value value
+    if isinstance(data, Value):
+        data = realize(<Value> data)
+    if issubclass(cls, TensorTuple):
+        data = tuple([realize(<Value> d) if isinstance(d, Value) else d for d in data])
+    elif not isinstance(data, ndarray_type):
+        raise TypeError(f"make_const: expected an NDArray or a Tensor, got {type(data).__name__}")
+    value = cls.__new__(cls)
+    value.array = data
+    value.wants_grad = requires_grad and is_float(value)
+    return value
+
+
+cdef bint is_float(Value value):
+    data = realize(value)
+    return type(data) is tuple or data.dtype.is_float
+
+
+cdef int assign(Value value, object data) except -1:
+    """Put other data into a value."""
+    value.array, value.spec, value.assigned = data, None, True
+    write_clock[0] += 1
+    value.assigned_at = write_clock[0]
+    return 0
+
+
+cdef tuple as_values(Op op, tuple args):
+    """The inputs of an op: Values as they are, arrays and numbers as constants on the device of the first Value"""
+    like = None
+    for x in args:
+        if isinstance(x, Value):
+            like = x
+            break
+    if like is None:
+        raise TypeError(f"{type(op).__name__}: expected a Tensor, got {', '.join([type(x).__name__ for x in args]) or 'nothing'}")
+    return tuple([x if isinstance(x, Value) else as_constant(x, like, type(op).__name__) for x in args])
+
+
+cdef object as_constant(object x, object like, str what):
+    """A Tensor without gradient, on the device of `like`; numbers get its dtype where that holds them"""
+    if isinstance(x, ndarray_type):
+        return make_leaf(Tensor, x, False)
+    if isinstance(x, (float, int, np.number, np.bool_)):
+        number = x.item() if isinstance(x, np.generic) else x
+        dtype = like.dtype if like.dtype.is_float or isinstance(number, int) else get_default_dtype()
+        return make_leaf(Tensor, array_api.full((), number, dtype=dtype, device=like.device), False)
+    if isinstance(x, (np.ndarray, list, tuple)):
+        return Tensor(x, device=like.device, requires_grad=False)
+    raise TypeError(f"{what}: expected a Tensor, an array or a number, got {type(x).__name__}")
+
+
+# ---- Computing --------------------------------------------------------------------------
+
+cdef Tensor apply(Op op, tuple inputs):
+    """The op's result as a Tensor, recorded where an input requires a gradient."""
+    cdef Tensor out = Tensor.__new__(Tensor)
+    record(op, inputs, out)
+    return out
+
+
+cdef TensorTuple apply_tuple(Op op, tuple inputs):
+    cdef TensorTuple out = TensorTuple.__new__(TensorTuple)
+    record(op, inputs, out)
+    return out
+
+
+cdef int record(Op op, tuple inputs, Value out) except -1:
+    cdef Modes* here = modes_here()
+    cdef Value value
+    cdef bint recorded = False
+    for x in inputs:
+        if not isinstance(x, Value):
+            return record(op, as_values(op, inputs), out)
+        recorded = recorded or (<Value> x).wants_grad
+    recorded = recorded and not here.no_grad
+    if not is_lazy(here):
+        if here.guarded is not NULL and write_clock[0] != (<Value> here.guarded).stamp:
+            for x in inputs:
+                check_unchanged(<Value> x, <Value> here.guarded, "its gradient needs the old one")
+        out.array = compute(op, inputs)
+        out.stamp = write_clock[0]
+        if here.anomaly:
+            note_origin(op, out, here)
+        if not recorded:
+            return 0
+    elif here.anomaly:
+        note_origin(op, out, here)
+    out.op, out.inputs, out.wants_grad = op, inputs, recorded
+    for x in inputs:
+        (<Value> x).uses += 1
+    if here.made is not NULL:
+        (<list> here.made).append(out)
+    return 0
+
+
+cdef int note_origin(Op op, Value out, Modes* here) except -1:
+    """In anomaly mode: remember the line that made a value, and check it. Gradients are checked when they are sent on."""
+    from needle.modes import check_forward, line_of_user
+    if here.guarded is not NULL:
+        out.origin = (<Value> here.guarded).origin
+        return 0
+    out.origin = line_of_user()
+    if out.array is not None:
+        check_forward(op, out.array, out.origin)
+    return 0
+
+
+cdef object compute(Op op, tuple inputs):
+    """op.compute of the inputs' data"""
+    cdef Py_ssize_t n = len(inputs)
+    cdef object data
+    cdef object function = type(op).compute      # by way of the type: a look into the instance first makes its __dict__
+    if n == 2:
+        data = function(op, realized(<Value> inputs[0]), realized(<Value> inputs[1]))
+    elif n == 1:
+        data = function(op, realized(<Value> inputs[0]))
+    else:
+        data = function(op, *[realized(<Value> x) for x in inputs])
+    return data if type(data) is ndarray_type else checked(op, data, inputs)
+
+
+cdef object checked(Op op, object data, tuple inputs):
+    """What an op may return besides an NDArray: a tuple of them, or something NumPy made"""
+    if isinstance(op, TensorTupleOp):
+        if isinstance(data, (tuple, list)):
+            return tuple([d if isinstance(d, ndarray_type) else checked(None, d, inputs) for d in data])
+        raise TypeError(f"{type(op).__name__}.compute returned {type(data).__name__}, expected a tuple of NDArrays")
+    if isinstance(data, ndarray_type):
+        return data
+    if isinstance(data, (np.ndarray, np.generic, float, int)):
+        return array_api.asarray(np.asarray(data), device=inputs[0].device)
+    raise TypeError(f"{type(op).__name__}.compute returned {type(data).__name__}, expected an NDArray")
+
+
+cdef inline object realized(Value value):
+    return value.array if value.array is not None else realize(value)
+
+
+cdef object realize(Value value):
+    """Compute a value that is lazy or was dropped, and what it needs, without recursion; each once"""
+    cdef Value top, x
+    cdef Modes* here
+    cdef PyObject* guarded
+    cdef list stack
+    if value.array is not None:
+        return value.array
+    here = modes_here()
+    guarded, here.guarded = here.guarded, NULL
+    stack = [value]
+    try:
+        while stack:
+            top = <Value> stack[len(stack) - 1]
+            if top.array is not None:
+                stack.pop()
+                continue
+            if top.op is None:
+                raise ValueError("the value holds no data")
+            waiting = [x for x in top.inputs if x.array is None]
+            if waiting:
+                stack += reversed(waiting)
+                continue
+            for x in top.inputs:
+                check_unchanged(x, top, "the result was dropped after backward, or not yet computed, and needs the old one")
+            top.array = compute(<Op> top.op, top.inputs)
+            top.spec = None
+            top.stamp = write_clock[0]
+            if here.anomaly:
+                from needle.modes import check_forward
+                check_forward(top.op, top.array, top.origin)
+            if not top.wants_grad:
+                forget_inputs(top)
+    finally:
+        here.guarded = guarded
+    return value.array
+
+
+cdef int forget_inputs(Value value) except -1:
+    """Make a leaf of a lazy value that needs no gradient, now that it is computed."""
+    for x in value.inputs:
+        (<Value> x).uses -= 1
+    value.op, value.inputs = None, ()
+    return 0
+
+
+cdef int check_unchanged(Value x, Value node, str why) except -1:
+    """Raise if x was written to after `node` was computed from it."""
+    cdef long long since = max(node.stamp, x.stamp)
+    if x.assigned_at <= node.stamp:
+        if write_clock[0] == since or x.array is None:
+            return 0
+        if last_write(x.array) <= since:
+            return 0
+    kind = f"{type(x.op).__name__}'s result" if x.op is not None else "a leaf"
+    raise RuntimeError(f"{type(node.op).__name__}: its input of shape {x.shape} ({kind}) was changed in place after it was used;"
+                       f" {why}. Change a copy instead, or call backward() before the change")
+
+
+cdef long long last_write(object data) except -1:
+    if type(data) is tuple:
+        return max([last_write(d) for d in data]) if data else 0
+    return data.version
+
+
+include "autograd_tensor.pxi"
+include "autograd_backward.pxi"

@@ -1,0 +1,476 @@
+# The class Tensor. Included by autograd.pyx. Long because a cdef class cannot be split: most methods are one line that names
+# the op.
+
+#: needle.ops, and the ops behind Python's operators; set by needle.ops when it is imported.
+cdef object OPS = None
+cdef object default_dtype = None
+cdef Op ADD = None
+cdef Op MULTIPLY = None
+cdef Op DIVIDE = None
+cdef Op NEGATE = None
+cdef Op MATMUL = None
+
+
+def use_ops(module):
+    """Connect Tensor's operators and methods with the module that defines the ops."""
+    global OPS, ADD, MULTIPLY, DIVIDE, NEGATE, MATMUL
+    OPS = module
+    ADD, MULTIPLY, DIVIDE = module.EWiseAdd(), module.EWiseMul(), module.EWiseDiv()
+    NEGATE, MATMUL = module.Negate(), module.MatMul()
+
+
+def get_default_dtype():
+    """What Python numbers and float64 arrays become: float32, unless `set_default_dtype` or the default device says otherwise."""
+    return default_dtype if default_dtype is not None else array_api.float32
+
+
+def set_default_dtype(dtype):
+    """Make Python numbers and float64 arrays float32 or float64 when tensors are made of them; None: float32 again."""
+    global default_dtype
+    chosen = None if dtype is None else array_api.dtype(dtype)
+    if chosen is not None and not chosen.is_float:
+        raise TypeError(f"set_default_dtype: {dtype}: expected float32 or float64")
+    default_dtype = chosen
+
+
+cdef object to_array(object values, object device, object dtype):
+    """A new NDArray for a Tensor; see `Tensor` for the dtype"""
+    if dtype is None and not isinstance(values, ndarray_type):
+        host = np.asarray(values)
+        if host.dtype == np.float64 or (host.dtype.kind in "iu" and not isinstance(values, (np.ndarray, np.generic))):
+            keeps = default_dtype is None and host.dtype == np.float64 and isinstance(values, np.ndarray) \
+                and (array_api.default_device() if device is None else device) == array_api.cpu_numpy() \
+                and array_api.default_device() == array_api.cpu_numpy()
+            dtype = "float64" if keeps else get_default_dtype()
+        return array_api.array(host, dtype=dtype, device=device)
+    return array_api.array(values, dtype=dtype, device=device)
+
+
+cdef inline bint is_number(object x):
+    return isinstance(x, float) or isinstance(x, int) or isinstance(x, np.number)
+
+
+cdef class Tensor(Value):
+    """An array that remembers how it was made.
+
+    Parameters
+    ----------
+    array : numbers, (nested) lists, a NumPy array, an NDArray or a Tensor (whose data is then shared)
+    device : where it lives; default: that of `array`, or `needle.default_device()`
+    dtype : default: that of `array`, but Python numbers and float64 arrays become `needle.get_default_dtype()`, float32
+    requires_grad : whether `backward` computes its gradient; floats only
+
+    >>> import needle as ndl
+    >>> x = ndl.Tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> (x * x).sum().backward()
+    >>> x.grad
+    needle.Tensor([[2., 4.],
+                   [6., 8.]], dtype=float32, device=cpu(), op=EWiseAdd)
+    """
+
+    __array_ufunc__ = None      # NumPy leaves operators with us to us
+
+    def __init__(self, array, *, device=None, dtype=None, requires_grad=True):
+        if self.op is not None or self.array is not None:
+            raise TypeError("Tensor.__init__: the tensor exists already; make a new one")
+        if isinstance(array, Tensor):
+            data = realize(<Tensor> array)
+            if device is not None:
+                data = data.to(device)
+            if dtype is not None:
+                data = data.astype(dtype, copy=False)
+        else:
+            data = to_array(array, device, dtype)
+        self.array = data
+        self.stamp = write_clock[0]
+        self.wants_grad = requires_grad and is_float(self)
+
+    # ---- Looking --------------------------------------------------------------------------
+
+    @property
+    def shape(self):
+        return self.spec[0] if self.array is None and self.spec is not None else realize(self).shape
+
+    @property
+    def dtype(self):
+        return self.spec[1] if self.array is None and self.spec is not None else realize(self).dtype
+
+    @property
+    def device(self):
+        return self.spec[2] if self.array is None and self.spec is not None else realize(self).device
+
+    @property
+    def ndim(self):
+        return len(self.shape)
+
+    @property
+    def size(self):
+        cdef Py_ssize_t size = 1
+        for n in self.shape:
+            size *= n
+        return size
+
+    @property
+    def nbytes(self):
+        return self.size * self.dtype.itemsize
+
+    @property
+    def data(self):
+        """The same data without a graph; assign a Tensor of the same dtype to replace it."""
+        return self.detach()
+
+    @data.setter
+    def data(self, value):
+        if not isinstance(value, Tensor):
+            raise TypeError(f"Tensor.data: expected a Tensor, got {type(value).__name__}")
+        if (<Tensor> value).dtype != self.dtype:
+            raise TypeError(f"Tensor.data: a {value.dtype} tensor for one of {self.dtype}; convert it with .astype")
+        assign(self, realize(<Tensor> value))
+
+    @property
+    def grad(self):
+        return self.gradient
+
+    @grad.setter
+    def grad(self, value):
+        if value is not None and not isinstance(value, Tensor):
+            raise TypeError(f"Tensor.grad: expected a Tensor or None, got {type(value).__name__}")
+        self.gradient = value
+
+    def numpy(self):
+        """A NumPy copy of the values."""
+        return realize(self).numpy()
+
+    def item(self):
+        """The only element, as a Python number."""
+        return realize(self).item()
+
+    def tolist(self):
+        return realize(self).tolist()
+
+    def __array__(self, dtype=None, copy=None):
+        if copy is False:
+            raise ValueError("a Tensor's values are copied to NumPy; its NDArray, realize_cached_data(), can be shared")
+        return self.numpy() if dtype is None else self.numpy().astype(dtype)
+
+    def __float__(self):
+        return float(self.item())
+
+    def __int__(self):
+        return int(self.item())
+
+    def __len__(self):
+        if not self.shape:
+            raise TypeError("len() of a 0-d tensor")
+        return self.shape[0]
+
+    def __iter__(self):
+        return iter([self[i] for i in range(len(self))])
+
+    def __bool__(self):
+        """The answer of a comparison; any other tensor is an object like any other, and true."""
+        return bool(realize(self)) if self.dtype == "bool" else True
+
+    def __repr__(self):
+        text = np.array2string(self.numpy(), separator=", ", prefix="needle.Tensor(", threshold=1000, edgeitems=3)
+        made = f", op={type(self.op).__name__}" if self.op is not None else ", requires_grad=True" if self.wants_grad else ""
+        return f"needle.Tensor({text}, dtype={self.dtype}, device={self.device}{made})"
+
+    def __str__(self):
+        return str(realize(self))
+
+    def __format__(self, str spec not None):
+        return format(realize(self), spec)
+
+    def __hash__(self):
+        return object_hash(self)
+
+    def __richcmp__(self, other, int op):
+        if op == 2:
+            return self is other
+        if op == 3:
+            return self is not other
+        return (OPS.less, OPS.less_equal, None, None, OPS.greater, OPS.greater_equal)[op](self, other)
+
+    def __reduce__(self):
+        kept = getattr(self, "__dict__", None)      # of a subclass in Python
+        return rebuild, (type(self), realize(self), self.wants_grad), kept
+
+    def __deepcopy__(self, memo):
+        cdef Value copy = make_leaf(type(self), realize(self).copy(), self.wants_grad)
+        memo[id(self)] = copy
+        if getattr(self, "__dict__", None):
+            from copy import deepcopy
+            copy.__dict__.update(deepcopy(self.__dict__, memo))
+        return copy
+
+    # ---- Graph --------------------------------------------------------------------------
+
+    def detach(self):
+        """The same data, shared, without a graph."""
+        return make_leaf(Tensor, realize(self), False)
+
+    def clone(self):
+        """A copy of the data, recorded."""
+        return OPS.clone(self)
+
+    def requires_grad_(self, bint wanted=True):
+        """Set `requires_grad`; returns the tensor."""
+        self.requires_grad = wanted
+        return self
+
+    def retain_grad(self):
+        """Keep `.grad` of this tensor in backward, even where it is not a leaf; returns the tensor."""
+        self.retains_grad = True
+        return self
+
+    def register_hook(self, hook):
+        """Call hook(grad) in backward when this tensor's gradient is known; what it returns, if anything, takes its place.
+
+        Returns a function that removes the hook.
+        """
+        if not callable(hook):
+            raise TypeError(f"register_hook: expected a function, got {type(hook).__name__}")
+        if self.hooks is None:
+            self.hooks = []
+        entry = [hook]
+        self.hooks.append(entry)
+
+        def remove():
+            if self.hooks is not None and entry in self.hooks:
+                self.hooks.remove(entry)
+        return remove
+
+    def backward(self, out_grad=None, *, bint accumulate=False):
+        """Compute the gradient of every leaf that requires one, and put it into its `.grad`.
+
+        Parameters
+        ----------
+        out_grad : the gradient of this tensor; ones by default
+        accumulate : add to the `.grad` that is there instead of replacing it; the sums carry no graph
+        """
+        backward(self, out_grad, accumulate)
+
+    # ---- Operators --------------------------------------------------------------------------
+
+    def __add__(self, other):
+        if isinstance(other, Tensor):
+            return apply(ADD, (self, other))
+        if is_number(other):
+            return apply(OPS.AddScalar(other), (self,))
+        return apply(ADD, (self, other)) if known(other) else NotImplemented
+
+    def __radd__(self, other):
+        return self + other
+
+    def __sub__(self, other):
+        if is_number(other):
+            return apply(OPS.AddScalar(-other), (self,))
+        if isinstance(other, Tensor):
+            return apply(ADD, (self, apply(NEGATE, (other,))))
+        return self - as_constant(other, self, "subtract") if known(other) else NotImplemented
+
+    def __rsub__(self, other):
+        return apply(NEGATE, (self,)) + other if is_number(other) or known(other) else NotImplemented
+
+    def __mul__(self, other):
+        if isinstance(other, Tensor):
+            return apply(MULTIPLY, (self, other))
+        if is_number(other):
+            return apply(OPS.MulScalar(other), (self,))
+        return apply(MULTIPLY, (self, other)) if known(other) else NotImplemented
+
+    def __rmul__(self, other):
+        return self * other
+
+    def __truediv__(self, other):
+        if isinstance(other, Tensor):
+            return apply(DIVIDE, (self, other))
+        if is_number(other):
+            return apply(OPS.DivScalar(other), (self,))
+        return apply(DIVIDE, (self, other)) if known(other) else NotImplemented
+
+    def __rtruediv__(self, other):
+        return apply(DIVIDE, (other, self)) if is_number(other) or known(other) else NotImplemented
+
+    def __pow__(self, other, modulo):
+        if is_number(other):
+            return apply(OPS.PowerScalar(other), (self,))
+        return apply(OPS.EWisePow(), (self, other)) if known(other) else NotImplemented
+
+    def __rpow__(self, other, modulo):
+        return apply(OPS.EWisePow(), (other, self)) if is_number(other) or known(other) else NotImplemented
+
+    def __matmul__(self, other):
+        return OPS.matmul(self, other) if known(other) else NotImplemented
+
+    def __rmatmul__(self, other):
+        return OPS.matmul(other, self) if known(other) else NotImplemented
+
+    def __neg__(self):
+        return apply(NEGATE, (self,))
+
+    def __pos__(self):
+        return self
+
+    def __abs__(self):
+        return OPS.abs(self)
+
+    def __getitem__(self, key):
+        return OPS.getitem(self, key)
+
+    def __setitem__(self, key, value):
+        """Write in place: into the array where nothing is recorded, else this tensor becomes the result of SetItem."""
+        cdef Tensor old
+        recorded = not modes_here().no_grad
+        if recorded and self.op is None and self.wants_grad:
+            raise RuntimeError("a leaf that requires a gradient cannot be written to; do it within no_grad(), or to a clone()")
+        if not recorded or not (self.wants_grad or isinstance(value, Value) and (<Value> value).wants_grad):
+            realize(self)[key] = realize(<Value> value) if isinstance(value, Value) else value
+            return
+        if self.uses:
+            raise RuntimeError("the tensor has been used already: writing to it would change what was computed from it."
+                               " ops.setitem(x, key, value) returns a new one")
+        old = Tensor.__new__(Tensor)
+        old.op, old.inputs, old.array, old.wants_grad = self.op, self.inputs, realize(self), self.wants_grad
+        old.stamp, old.origin = self.stamp, self.origin
+        self.op, self.inputs, self.array = None, (), old.array
+        made = OPS.setitem(old, key, value)
+        self.op, self.inputs, self.array, self.wants_grad = made.op, made.inputs, (<Value> made).array, True
+        self.stamp = (<Value> made).stamp
+        (<Value> made).inputs = ()
+
+    # ---- Methods, each the op of that name --------------------------------------------------------------------------
+
+    def matmul(self, other):
+        return OPS.matmul(self, other)
+
+    def sum(self, axes=None, keepdims=False):
+        return apply(OPS.Summation(axes, keepdims), (self,))
+
+    def mean(self, axes=None, keepdims=False):
+        return OPS.mean(self, axes, keepdims)
+
+    def var(self, axes=None, keepdims=False, ddof=0):
+        return OPS.var(self, axes, keepdims, ddof)
+
+    def std(self, axes=None, keepdims=False, ddof=0):
+        return OPS.std(self, axes, keepdims, ddof)
+
+    def max(self, axes=None, keepdims=False):
+        return OPS.max(self, axes, keepdims)
+
+    def min(self, axes=None, keepdims=False):
+        return OPS.min(self, axes, keepdims)
+
+    def argmax(self, axis=None, keepdims=False):
+        return OPS.argmax(self, axis, keepdims)
+
+    def argmin(self, axis=None, keepdims=False):
+        return OPS.argmin(self, axis, keepdims)
+
+    def any(self, axes=None, keepdims=False):
+        return OPS.any(self, axes, keepdims)
+
+    def all(self, axes=None, keepdims=False):
+        return OPS.all(self, axes, keepdims)
+
+    def cumsum(self, axis=None):
+        return OPS.cumsum(self, axis)
+
+    def logsumexp(self, axes=None, keepdims=False):
+        return OPS.logsumexp(self, axes, keepdims)
+
+    def softmax(self, axes=-1):
+        return OPS.softmax(self, axes)
+
+    def reshape(self, *shape):
+        return OPS.reshape(self, shape[0] if len(shape) == 1 else shape)
+
+    def broadcast_to(self, *shape):
+        return OPS.broadcast_to(self, shape[0] if len(shape) == 1 else shape)
+
+    def transpose(self, axes=None):
+        return OPS.transpose(self, axes)
+
+    def permute(self, *axes):
+        return OPS.permute(self, axes[0] if len(axes) == 1 else axes)
+
+    def swapaxes(self, axis1, axis2):
+        return OPS.swapaxes(self, axis1, axis2)
+
+    def squeeze(self, axis=None):
+        return OPS.squeeze(self, axis)
+
+    def expand_dims(self, axis):
+        return OPS.expand_dims(self, axis)
+
+    def flip(self, axes=None):
+        return OPS.flip(self, axes)
+
+    def take(self, index, axis=0):
+        return OPS.take(self, index, axis)
+
+    def exp(self):
+        return OPS.exp(self)
+
+    def log(self):
+        return OPS.log(self)
+
+    def sqrt(self):
+        return OPS.sqrt(self)
+
+    def tanh(self):
+        return OPS.tanh(self)
+
+    def sigmoid(self):
+        return OPS.sigmoid(self)
+
+    def relu(self):
+        return OPS.relu(self)
+
+    def abs(self):
+        return OPS.abs(self)
+
+    def sin(self):
+        return OPS.sin(self)
+
+    def cos(self):
+        return OPS.cos(self)
+
+    def clip(self, low=None, high=None):
+        return OPS.clip(self, low, high)
+
+    def equal(self, other):
+        return OPS.equal(self, other)
+
+    def not_equal(self, other):
+        return OPS.not_equal(self, other)
+
+    def astype(self, dtype):
+        return OPS.astype(self, dtype)
+
+    def to(self, device):
+        return OPS.to_device(self, device)
+
+    @property
+    def T(self):
+        """All axes reversed."""
+        return OPS.permute(self, tuple(range(self.ndim - 1, -1, -1)))
+
+    @property
+    def mT(self):
+        """The last two axes swapped."""
+        return OPS.transpose(self)
+
+
+cdef object object_hash = object.__hash__
+
+
+cdef inline bint known(object x):
+    return isinstance(x, (Tensor, ndarray_type, np.ndarray, np.bool_, list, tuple))
+
+
+def rebuild(cls, data, requires_grad):
+    """What unpickling calls."""
+    return make_leaf(cls, data, requires_grad)

@@ -1,0 +1,178 @@
+"""Sums, products, powers. Inputs broadcast as in NumPy; the engine sums gradients back to the inputs' shapes."""
+
+from needle.autograd import TensorOp
+from needle.ops.choosing import equal, where
+from needle.ops.functions import log
+from needle.ops.helpers import number
+
+
+class EWiseAdd(TensorOp):
+    """y = a + b;  da = dy, db = dy"""
+
+    broadcasts = True
+
+    def compute(self, a, b):
+        return a + b
+
+    def gradient(self, out_grad, node):
+        return out_grad, out_grad
+
+
+class AddScalar(TensorOp):
+    """y = x + c;  dx = dy"""
+
+    __slots__ = ("scalar",)
+
+    def __init__(self, scalar):
+        self.scalar = number(scalar)
+
+    def compute(self, x):
+        return x + self.scalar
+
+    def gradient(self, out_grad, node):
+        return out_grad
+
+
+class EWiseMul(TensorOp):
+    """y = a b;  da = dy b, db = dy a"""
+
+    broadcasts = True
+
+    def compute(self, a, b):
+        return a * b
+
+    def gradient(self, out_grad, node):
+        a, b = node.inputs
+        return out_grad * b if a.requires_grad else None, out_grad * a if b.requires_grad else None
+
+
+class MulScalar(TensorOp):
+    """y = c x;  dx = c dy"""
+
+    __slots__ = ("scalar",)
+
+    def __init__(self, scalar):
+        self.scalar = number(scalar)
+
+    def compute(self, x):
+        return x * self.scalar
+
+    def gradient(self, out_grad, node):
+        return out_grad * self.scalar
+
+
+class EWiseDiv(TensorOp):
+    """y = a / b;  da = dy / b, db = -dy y / b"""
+
+    broadcasts = True
+
+    def compute(self, a, b):
+        return a / b
+
+    def gradient(self, out_grad, node):
+        a, b = node.inputs
+        return out_grad / b if a.requires_grad else None, -out_grad * node / b if b.requires_grad else None
+
+
+class DivScalar(TensorOp):
+    """y = x / c;  dx = dy / c"""
+
+    __slots__ = ("scalar",)
+
+    def __init__(self, scalar):
+        self.scalar = number(scalar)
+
+    def compute(self, x):
+        return x / self.scalar
+
+    def gradient(self, out_grad, node):
+        return out_grad / self.scalar
+
+
+class EWisePow(TensorOp):
+    """y = a^b;  da = dy b a^(b-1) (0 where b is 0), db = dy y log a (0 where a is 0)"""
+
+    broadcasts = True
+
+    def compute(self, a, b):
+        return a**b
+
+    def gradient(self, out_grad, node):
+        a, b = node.inputs
+        da = db = None
+        if a.requires_grad:
+            da = out_grad * where(equal(b, 0), 0.0, b * a ** (b - 1))
+        if b.requires_grad:
+            db = out_grad * node * log(where(equal(a, 0), 1.0, a))
+        return da, db
+
+
+class PowerScalar(TensorOp):
+    """y = x^c;  dx = dy c x^(c-1)"""
+
+    __slots__ = ("scalar",)
+
+    def __init__(self, scalar):
+        self.scalar = number(scalar)
+
+    def compute(self, x):
+        return x**self.scalar
+
+    def gradient(self, out_grad, node):
+        if self.scalar == 0:
+            return out_grad * 0.0
+        return out_grad * (node.inputs[0] ** (self.scalar - 1) * self.scalar)
+
+
+class Negate(TensorOp):
+    """y = -x;  dx = -dy"""
+
+    def compute(self, x):
+        return -x
+
+    def gradient(self, out_grad, node):
+        return -out_grad
+
+
+# ---- The functions --------------------------------------------------------------------------
+
+
+def add(a, b):
+    return EWiseAdd()(a, b)
+
+
+def add_scalar(a, scalar):
+    return AddScalar(scalar)(a)
+
+
+def subtract(a, b):
+    """a - b as a + (-b): two nodes."""
+    return EWiseAdd()(a, Negate()(b))
+
+
+def multiply(a, b):
+    return EWiseMul()(a, b)
+
+
+def mul_scalar(a, scalar):
+    return MulScalar(scalar)(a)
+
+
+def divide(a, b):
+    return EWiseDiv()(a, b)
+
+
+def divide_scalar(a, scalar):
+    return DivScalar(scalar)(a)
+
+
+def power(a, b):
+    return EWisePow()(a, b)
+
+
+def power_scalar(a, scalar):
+    return PowerScalar(scalar)(a)
+
+
+def negate(a):
+    return Negate()(a)

@@ -1,0 +1,142 @@
+"""Ops that choose: comparisons, which have no derivative, and what follows from them. Inputs broadcast as in NumPy."""
+
+import needle_ndarray as nd
+from needle.autograd import Tensor, TensorOp
+from needle.ops.conversion import astype
+from needle.ops.helpers import array_of, number
+
+
+class Abs(TensorOp):
+    """y = |x|;  dx = dy sign x (0 at 0)"""
+
+    def compute(self, x):
+        return x.abs()
+
+    def gradient(self, out_grad, node):
+        return out_grad * sign(node.inputs[0])
+
+
+class Clip(TensorOp):
+    """y = min(max(x, low), high);  dx = dy where low <= x <= high, else 0"""
+
+    def __init__(self, low=None, high=None):
+        self.low, self.high = number(low), number(high)
+
+    def compute(self, x):
+        return nd.clip(x, self.low, self.high)
+
+    def gradient(self, out_grad, node):
+        return where(equal(node, node.inputs[0]), out_grad, 0.0)
+
+
+class Where(TensorOp):
+    """y = a where c else b;  da = dy where c else 0, db = 0 where c else dy"""
+
+    broadcasts = True
+
+    def compute(self, condition, a, b):
+        return nd.where(condition, a, b)
+
+    def gradient(self, out_grad, node):
+        c, a, b = node.inputs
+        da = where(c, out_grad, 0.0) if a.requires_grad else None
+        db = where(c, 0.0, out_grad) if b.requires_grad else None
+        return None, da, db
+
+
+class Maximum(TensorOp):
+    """y = max(a, b);  dy goes to the larger, half to each where they are equal"""
+
+    broadcasts = True
+
+    def compute(self, a, b):
+        return nd.maximum(a, b)
+
+    def gradient(self, out_grad, node):
+        return _to_winner(out_grad, *node.inputs, node)
+
+
+class Minimum(TensorOp):
+    """y = min(a, b);  dy goes to the smaller, half to each where they are equal"""
+
+    broadcasts = True
+
+    def compute(self, a, b):
+        return nd.minimum(a, b)
+
+    def gradient(self, out_grad, node):
+        return _to_winner(out_grad, *node.inputs, node)
+
+
+def _to_winner(out_grad, a, b, y):
+    share = astype(where(equal(a, b), 0.5, 1.0), out_grad.dtype) * out_grad
+    return where(equal(a, y), share, 0.0), where(equal(b, y), share, 0.0)
+
+
+# ---- The functions --------------------------------------------------------------------------
+
+
+def abs(a):
+    return Abs()(a)
+
+
+def clip(a, low=None, high=None):
+    """Every element between low and high; None: no bound."""
+    return Clip(low, high)(a)
+
+
+def where(condition, a, b):
+    """a where the condition holds, else b; any of them may be a number or an array."""
+    if not any(isinstance(x, Tensor) for x in (a, b)):
+        like = condition if isinstance(condition, Tensor) else Tensor(condition, requires_grad=False)
+        a = Tensor(a, device=like.device, requires_grad=False)
+    return Where()(condition, a, b)
+
+
+def maximum(a, b):
+    return Maximum()(a, b)
+
+
+def minimum(a, b):
+    return Minimum()(a, b)
+
+
+# ---- Without a derivative: results are constants --------------------------------------------------------------------------
+
+
+def _comparison(function):
+    def compare(a, b):
+        return Tensor.make_const(function(array_of(a), array_of(b)))
+
+    compare.__name__ = compare.__qualname__ = function.__name__
+    compare.__doc__ = f"Elementwise `{function.__name__}`: a bool Tensor, without a derivative."
+    return compare
+
+
+equal = _comparison(nd.equal)
+not_equal = _comparison(nd.not_equal)
+less = _comparison(nd.less)
+less_equal = _comparison(nd.less_equal)
+greater = _comparison(nd.greater)
+greater_equal = _comparison(nd.greater_equal)
+logical_and = _comparison(nd.logical_and)
+logical_or = _comparison(nd.logical_or)
+
+
+def _step(function):
+    def apply(a):
+        return Tensor.make_const(function(array_of(a)))
+
+    apply.__name__ = apply.__qualname__ = function.__name__
+    apply.__doc__ = f"Elementwise `{function.__name__}`: a Tensor without a derivative."
+    return apply
+
+
+logical_not = _step(nd.logical_not)
+sign = _step(nd.sign)
+floor = _step(nd.floor)
+ceil = _step(nd.ceil)
+round = _step(nd.round)
+isnan = _step(nd.isnan)
+isinf = _step(nd.isinf)
+isfinite = _step(nd.isfinite)

@@ -1,0 +1,72 @@
+"""The same values in another dtype, on another device, or in other memory."""
+
+import needle_ndarray as nd
+from needle.autograd import Tensor, TensorOp
+
+
+class Astype(TensorOp):
+    """y = x in another float dtype;  dx = dy in x's"""
+
+    def __init__(self, dtype):
+        self.dtype = nd.dtype(dtype)
+
+    def compute(self, x):
+        return x.astype(self.dtype)
+
+    def gradient(self, out_grad, node):
+        return astype(out_grad, node.inputs[0].dtype)
+
+
+class ToDevice(TensorOp):
+    """y = x on another device;  dx = dy on x's"""
+
+    def __init__(self, device):
+        self.device = device
+
+    def compute(self, x):
+        return x.to(self.device)
+
+    def gradient(self, out_grad, node):
+        return to_device(out_grad, node.inputs[0].device)
+
+
+class Clone(TensorOp):
+    """y = a copy of x;  dx = dy"""
+
+    def compute(self, x):
+        return x.copy()
+
+    def gradient(self, out_grad, node):
+        return out_grad
+
+
+class Alias(TensorOp):
+    """y = x, the same data as another node;  dx = dy"""
+
+    def compute(self, x):
+        return x
+
+    def gradient(self, out_grad, node):
+        return out_grad
+
+
+# ---- The functions --------------------------------------------------------------------------
+
+
+def astype(a, dtype):
+    """a in another dtype: recorded between float dtypes, a constant otherwise."""
+    if nd.dtype(dtype) == a.dtype:
+        return a
+    if nd.dtype(dtype).is_float and a.dtype.is_float:
+        return Astype(dtype)(a)
+    return Tensor.make_const(a.realize_cached_data().astype(dtype))
+
+
+def to_device(a, device):
+    """a on another device; a itself where it is there already."""
+    return a if device is None or a.device == device else ToDevice(device)(a)
+
+
+def clone(a):
+    """A copy with a memory of its own."""
+    return Clone()(a)

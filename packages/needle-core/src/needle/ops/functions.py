@@ -1,0 +1,199 @@
+"""Functions of one number, and the activations made of them."""
+
+import math
+
+from needle.autograd import TensorOp
+from needle.ops.choosing import where
+
+
+class Log(TensorOp):
+    """y = log x;  dx = dy / x"""
+
+    def compute(self, x):
+        return x.log()
+
+    def gradient(self, out_grad, node):
+        return out_grad / node.inputs[0]
+
+
+class Log1p(TensorOp):
+    """y = log(1 + x);  dx = dy / (1 + x)"""
+
+    def compute(self, x):
+        return x.log1p()
+
+    def gradient(self, out_grad, node):
+        return out_grad / (node.inputs[0] + 1)
+
+
+class Exp(TensorOp):
+    """y = e^x;  dx = dy y"""
+
+    def compute(self, x):
+        return x.exp()
+
+    def gradient(self, out_grad, node):
+        return out_grad * node
+
+
+class Expm1(TensorOp):
+    """y = e^x - 1;  dx = dy (y + 1)"""
+
+    def compute(self, x):
+        return x.expm1()
+
+    def gradient(self, out_grad, node):
+        return out_grad * (node + 1)
+
+
+class Sqrt(TensorOp):
+    """y = sqrt x;  dx = dy / (2 y)"""
+
+    def compute(self, x):
+        return x.sqrt()
+
+    def gradient(self, out_grad, node):
+        return out_grad / (node * 2)
+
+
+class Sin(TensorOp):
+    """y = sin x;  dx = dy cos x"""
+
+    def compute(self, x):
+        return x.sin()
+
+    def gradient(self, out_grad, node):
+        return out_grad * cos(node.inputs[0])
+
+
+class Cos(TensorOp):
+    """y = cos x;  dx = -dy sin x"""
+
+    def compute(self, x):
+        return x.cos()
+
+    def gradient(self, out_grad, node):
+        return -out_grad * sin(node.inputs[0])
+
+
+class Tanh(TensorOp):
+    """y = tanh x;  dx = dy (1 - y^2)"""
+
+    def compute(self, x):
+        return x.tanh()
+
+    def gradient(self, out_grad, node):
+        return out_grad * (1 - node * node)
+
+
+class Sigmoid(TensorOp):
+    """y = 1 / (1 + e^-x);  dx = dy y (1 - y)"""
+
+    def compute(self, x):
+        return x.sigmoid()
+
+    def gradient(self, out_grad, node):
+        return out_grad * (node * (1 - node))
+
+
+class Erf(TensorOp):
+    """y = erf x;  dx = dy 2/sqrt(pi) e^(-x^2)"""
+
+    def compute(self, x):
+        return x.erf()
+
+    def gradient(self, out_grad, node):
+        x = node.inputs[0]
+        return out_grad * (exp(-x * x) * (2 / math.sqrt(math.pi)))
+
+
+# ---- Activations --------------------------------------------------------------------------
+
+
+class ReLU(TensorOp):
+    """y = max(x, 0);  dx = dy where x > 0, else 0"""
+
+    def compute(self, x):
+        return x.relu()
+
+    def gradient(self, out_grad, node):
+        return where(node > 0, out_grad, 0.0)
+
+
+class GELU(TensorOp):
+    """y = x P(x), P(x) = (1 + erf(x / sqrt 2)) / 2;  dx = dy (P(x) + x e^(-x^2/2) / sqrt(2 pi))"""
+
+    def compute(self, x):
+        return x * ((x * math.sqrt(0.5)).erf() + 1) * 0.5
+
+    def gradient(self, out_grad, node):
+        x = node.inputs[0]
+        below = (erf(x * math.sqrt(0.5)) + 1) * 0.5
+        return out_grad * (below + x * exp(x * x * -0.5) * (1 / math.sqrt(2 * math.pi)))
+
+
+class SiLU(TensorOp):
+    """y = x s, s = sigmoid x;  dx = dy s (1 + x (1 - s))"""
+
+    def compute(self, x):
+        return x * x.sigmoid()
+
+    def gradient(self, out_grad, node):
+        x = node.inputs[0]
+        s = sigmoid(x)
+        return out_grad * (s * (1 + x * (1 - s)))
+
+
+# ---- The functions --------------------------------------------------------------------------
+
+
+def log(a):
+    return Log()(a)
+
+
+def log1p(a):
+    return Log1p()(a)
+
+
+def exp(a):
+    return Exp()(a)
+
+
+def expm1(a):
+    return Expm1()(a)
+
+
+def sqrt(a):
+    return Sqrt()(a)
+
+
+def sin(a):
+    return Sin()(a)
+
+
+def cos(a):
+    return Cos()(a)
+
+
+def tanh(a):
+    return Tanh()(a)
+
+
+def sigmoid(a):
+    return Sigmoid()(a)
+
+
+def erf(a):
+    return Erf()(a)
+
+
+def relu(a):
+    return ReLU()(a)
+
+
+def gelu(a):
+    return GELU()(a)
+
+
+def silu(a):
+    return SiLU()(a)

@@ -1,0 +1,118 @@
+"""Picking elements by position: indexing, take, gather, embedding."""
+
+import needle_ndarray as nd
+from needle.autograd import TensorOp
+from needle.ops.helpers import index_of, key_of
+from needle.ops.reductions import sum_to
+from needle_ndarray.indexing import add_at
+
+
+class GetItem(TensorOp):
+    """y = x[key];  dx = dy at those places, 0 elsewhere"""
+
+    def __init__(self, key):
+        self.key = key_of(key)
+
+    def compute(self, x):
+        return x[self.key]
+
+    def gradient(self, out_grad, node):
+        return AddAt(self.key, node.inputs[0].shape)(out_grad)
+
+
+class AddAt(TensorOp):
+    """y = zeros with y[key] += x, repeated places adding up;  dx = dy[key]"""
+
+    def __init__(self, key, shape):
+        self.key, self.shape = key_of(key), shape
+
+    def compute(self, x):
+        return add_at(nd.zeros(self.shape, x.dtype, x.device), self.key, x)
+
+    def gradient(self, out_grad, node):
+        return GetItem(self.key)(out_grad)
+
+
+class SetItem(TensorOp):
+    """y = a with y[key] = b;  da = dy, 0 at those places, db = dy[key]"""
+
+    broadcasts = True  # b, to the shape of a[key]
+
+    def __init__(self, key):
+        self.key = key_of(key)
+
+    def compute(self, a, b):
+        out = a.copy()
+        out[self.key] = b
+        return out
+
+    def gradient(self, out_grad, node):
+        a, b = node.inputs
+        da = SetItem(self.key)(out_grad, 0.0) if a.requires_grad else None
+        return da, sum_to(out_grad[self.key], b.shape) if b.requires_grad else None
+
+
+class Take(TensorOp):
+    """y = x at integer positions along an axis;  dx = dy added up at these"""
+
+    def __init__(self, axis=0):
+        self.axis = axis
+
+    def compute(self, x, index):
+        return nd.take(x, index, axis=self.axis)
+
+    def gradient(self, out_grad, node):
+        x, index = node.inputs
+        return ScatterAdd(self.axis, x.shape)(out_grad, index), None
+
+
+class ScatterAdd(TensorOp):
+    """y = zeros with x added at integer positions along an axis;  dx = dy at these"""
+
+    def __init__(self, axis, shape):
+        self.axis, self.shape = axis, shape
+
+    def compute(self, x, index):
+        return nd.scatter_add(nd.zeros(self.shape, x.dtype, x.device), index, x, axis=self.axis)
+
+    def gradient(self, out_grad, node):
+        return Take(self.axis)(out_grad, node.inputs[1]), None
+
+
+def getitem(a, key):
+    """a[key]: slices, ints, None, ..., integer and bool arrays or tensors, as in NumPy."""
+    return GetItem(key)(a)
+
+
+def setitem(a, key, value):
+    """A copy of a with a[key] = value."""
+    return SetItem(key)(a, value)
+
+
+def take(a, index, axis=None):
+    """Entries at integer positions along an axis, of the flattened tensor where axis is None."""
+    if axis is None:
+        a, axis = a.reshape(-1), 0
+    return Take(axis)(a, index_of(a, index))
+
+
+def gather(a, index, axis=-1):
+    """y[i, j] = a[i, index[i, j]] for the last axis, and so on for other axes."""
+    index = index_of(a, index).realize_cached_data()
+    if index.ndim != a.ndim:
+        raise ValueError(f"gather: index has shape {index.shape}, the tensor {a.shape}: expected as many axes")
+    at = axis % a.ndim if -a.ndim <= axis < a.ndim else axis
+    key = [
+        index if i == at else nd.arange(n, device=a.device).reshape((1,) * i + (-1,) + (1,) * (a.ndim - i - 1))
+        for i, n in enumerate(index.shape)
+    ]
+    if not 0 <= at < a.ndim:
+        raise ValueError(f"gather: axis {axis} of shape {a.shape}")
+    return GetItem(tuple(key))(a)
+
+
+def embedding(ids, weight):
+    """Rows of weight, (number, width): ids of any shape -> ids.shape + (width,); ids may be whole floats."""
+    if weight.ndim != 2:
+        raise ValueError(f"embedding: weight has shape {weight.shape}, expected (number, width)")
+    return Take(0)(weight, index_of(weight, ids))

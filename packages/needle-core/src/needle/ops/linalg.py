@@ -1,0 +1,89 @@
+"""Products: matmul and einsum."""
+
+import needle_ndarray as nd
+from needle.autograd import Tensor, TensorOp
+from needle.ops.shapes import broadcast_to, reshape, transpose
+from needle_ndarray.linalg import _parse
+
+
+class MatMul(TensorOp):
+    """y = a @ b;  da = dy @ b^T, db = a^T @ dy; leading axes broadcast"""
+
+    broadcasts = True
+
+    def compute(self, a, b):
+        return a @ b
+
+    def gradient(self, out_grad, node):
+        a, b = node.inputs
+        da = out_grad @ transpose(b) if a.requires_grad else None
+        if not b.requires_grad:
+            return da, None
+        if b.ndim == 2 and a.ndim > 2:  # one product over all rows, not one per leading entry and then their sum
+            a, out_grad = reshape(a, (-1, a.shape[-1])), reshape(out_grad, (-1, out_grad.shape[-1]))
+        return da, transpose(a) @ out_grad
+
+
+class Einsum(TensorOp):
+    """y = sums of products by index letters;  da = einsum of dy and the other operands, to a's letters"""
+
+    broadcasts = True
+
+    def __init__(self, inputs, output):
+        self.inputs, self.output = inputs, output
+
+    def compute(self, *args):
+        return nd.einsum(f"{','.join(self.inputs)}->{self.output}", *args)
+
+    def gradient(self, out_grad, node):
+        return tuple(
+            [self.part(i, out_grad, node.inputs) if x.requires_grad else None for i, x in enumerate(node.inputs)]
+        )
+
+    def part(self, i, out_grad, operands):
+        letters, x = self.inputs[i], operands[i]
+        names = [self.output, *self.inputs[:i], *self.inputs[i + 1 :]]
+        terms = [out_grad, *operands[:i], *operands[i + 1 :]]
+        # A letter that only this operand has was summed over: its gradient is the same along that axis.
+        alone = [c for c in dict.fromkeys(letters) if c not in "".join(names)]
+        for letter in alone:
+            names.append(letter)
+            terms.append(_ones(x, x.shape[letters.index(letter)]))
+        # A letter that repeats in this operand walks its diagonal: elsewhere the gradient is 0.
+        full, spare = (
+            "",
+            [c for c in "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ" if c not in "".join(self.inputs)],
+        )
+        for axis, letter in enumerate(letters):
+            if letter in full:
+                other = spare.pop()
+                names.append(letter + other)
+                terms.append(Tensor.make_const(nd.eye(x.shape[axis], dtype=x.dtype, device=x.device)))
+                letter = other
+            full += letter
+        return Einsum(names, full)(*terms)
+
+
+def _ones(x, n):
+    return broadcast_to(Tensor.make_const(nd.full((1,), 1, x.dtype, x.device)), (n,))
+
+
+def matmul(a, b):
+    """(..., m, k) @ (..., k, n) -> (..., m, n); leading axes broadcast, 1-d operands are a row or a column."""
+    if not isinstance(a, Tensor) or not isinstance(b, Tensor) or (a.ndim > 1 and b.ndim > 1):
+        return MatMul()(a, b)
+    if a.ndim == 0 or b.ndim == 0:
+        raise ValueError(f"matmul: {a.shape} @ {b.shape}: 0-d operands, use * instead")
+    left = reshape(a, (1, a.shape[0])) if a.ndim == 1 else a
+    right = reshape(b, (b.shape[0], 1)) if b.ndim == 1 else b
+    y = MatMul()(left, right)
+    rows = () if a.ndim == 1 else y.shape[-2:-1]
+    return reshape(y, y.shape[:-2] + rows + (() if b.ndim == 1 else y.shape[-1:]))
+
+
+def einsum(subscripts, *operands):
+    """Sums of products by index letters, as in NumPy: `einsum("bij,bjk->bik", a, b)`."""
+    inputs, output = _parse(
+        subscripts, tuple([x.realize_cached_data() if isinstance(x, Tensor) else x for x in operands])
+    )
+    return Einsum(inputs, output)(*operands)

@@ -1,0 +1,233 @@
+"""Ops that take axes away: sums, extremes, softmax and relatives. Axes are None (all), an int or a tuple."""
+
+import math
+
+import needle_ndarray as nd
+from needle.autograd import Tensor, TensorOp
+from needle.ops.choosing import equal, where
+from needle.ops.conversion import astype
+from needle.ops.functions import exp
+from needle.ops.helpers import array_of
+from needle.ops.shapes import broadcast_to, flip, reshape
+from needle_ndarray.ndarray import normal_axes
+
+
+def _kept_shape(shape, axes):
+    """The shape with every reduced axis of size 1.
+
+    >>> _kept_shape((2, 3, 4), (0, -1))
+    (1, 3, 1)
+    """
+    gone = normal_axes("axes", axes, len(shape))
+    return tuple([1 if i in gone else n for i, n in enumerate(shape)])
+
+
+def _spread(y, x, axes):
+    """A result of reducing x over axes, brought back to x's shape."""
+    if axes is None or y.ndim == x.ndim:
+        return broadcast_to(y, x.shape)
+    return broadcast_to(reshape(y, _kept_shape(x.shape, axes)), x.shape)
+
+
+class Summation(TensorOp):
+    """y = sum of x over axes;  dx = dy at every element that was summed"""
+
+    __slots__ = ("axes", "keepdims")
+
+    def __init__(self, axes=None, keepdims=False):
+        self.axes, self.keepdims = axes, keepdims
+
+    def compute(self, x):
+        return x.sum(self.axes, self.keepdims)
+
+    def gradient(self, out_grad, node):
+        return _spread(out_grad, node.inputs[0], self.axes)
+
+
+class FitTo(TensorOp):
+    """y = g summed to the shape of x, in its dtype;  dg = dy repeated. What the engine records for gradients in lazy mode."""
+
+    def __init__(self, op):
+        self.op = op  # whose gradient g is
+
+    def compute(self, g, x):
+        if g.shape != x.shape:
+            if not self.op.broadcasts:
+                raise ValueError(
+                    f"{type(self.op).__name__}.gradient returned shape {g.shape} for an input of shape {x.shape}"
+                )
+            lead = g.ndim - x.ndim
+            g = g.sum((*range(lead), *[i for i, n in enumerate(x.shape, lead) if n != g.shape[i]])).reshape(x.shape)
+        return g.astype(x.dtype, copy=False)
+
+    def gradient(self, out_grad, node):
+        g, x = node.inputs
+        return astype(broadcast_to(out_grad, g.shape), g.dtype), None
+
+
+class Extreme(TensorOp):
+    """dx = dy shared equally among the elements that are the largest (or smallest)"""
+
+    def __init__(self, axes=None, keepdims=False):
+        self.axes, self.keepdims = axes, keepdims
+
+    def gradient(self, out_grad, node):
+        x = node.inputs[0]
+        won = equal(x, node.realize_cached_data().reshape(_kept_shape(x.shape, self.axes)))
+        count = won.realize_cached_data().sum(self.axes, keepdims=True).astype(x.dtype)
+        share = reshape(out_grad, count.shape) / count
+        return where(won, broadcast_to(share, x.shape), 0.0)
+
+
+class Max(Extreme):
+    """y = largest x over axes"""
+
+    def compute(self, x):
+        return x.max(self.axes, self.keepdims)
+
+
+class Min(Extreme):
+    """y = smallest x over axes"""
+
+    def compute(self, x):
+        return x.min(self.axes, self.keepdims)
+
+
+class CumSum(TensorOp):
+    """y_i = x_0 + ... + x_i;  dx_i = dy_i + ... + dy_n"""
+
+    def __init__(self, axis):
+        self.axis = axis
+
+    def compute(self, x):
+        return nd.cumsum(x, self.axis)
+
+    def gradient(self, out_grad, node):
+        return flip(cumsum(flip(out_grad, self.axis), self.axis), self.axis)
+
+
+class LogSumExp(TensorOp):
+    """y = log sum e^x over axes;  dx = dy e^(x - y)"""
+
+    def __init__(self, axes=None, keepdims=False):
+        self.axes, self.keepdims = axes, keepdims
+
+    def compute(self, x):
+        return nd.logsumexp(x, self.axes, keepdims=self.keepdims)
+
+    def gradient(self, out_grad, node):
+        x = node.inputs[0]
+        return _spread(out_grad, x, self.axes) * exp(x - _spread(node, x, self.axes))
+
+
+class Softmax(TensorOp):
+    """y = e^x / sum e^x;  dx = y (dy - sum y dy)"""
+
+    def __init__(self, axes=-1):
+        self.axes = axes
+
+    def compute(self, x):
+        return nd.softmax(x, self.axes)
+
+    def gradient(self, out_grad, node):
+        return node * (out_grad - summation(node * out_grad, self.axes, keepdims=True))
+
+
+class LogSoftmax(TensorOp):
+    """y = x - log sum e^x;  dx = dy - e^y sum dy"""
+
+    def __init__(self, axes=-1):
+        self.axes = axes
+
+    def compute(self, x):
+        return nd.log_softmax(x, self.axes)
+
+    def gradient(self, out_grad, node):
+        return out_grad - exp(node) * summation(out_grad, self.axes, keepdims=True)
+
+
+def summation(a, axes=None, keepdims=False):
+    """The sum over axes."""
+    return Summation(axes, keepdims)(a)
+
+
+def sum_to(a, shape):
+    """a summed over the axes along which `shape` would have to be broadcast to a's: the reverse of broadcasting."""
+    lead = a.ndim - len(shape)
+    axes = (*range(lead), *[i for i, n in enumerate(shape, lead) if n == 1 and a.shape[i] != 1])
+    return reshape(summation(a, axes), shape) if axes else reshape(a, shape)
+
+
+def mean(a, axes=None, keepdims=False):
+    """The average over axes."""
+    return summation(a, axes, keepdims) / _count(a, axes)
+
+
+def var(a, axes=None, keepdims=False, ddof=0):
+    """The average squared distance from the mean; its divisor is the number of elements minus ddof."""
+    count = _count(a, axes)
+    apart = a - mean(a, axes, keepdims=True)
+    return summation(apart * apart, axes, keepdims) / (count - ddof if count > ddof else math.nan)
+
+
+def std(a, axes=None, keepdims=False, ddof=0):
+    """The square root of `var`."""
+    return var(a, axes, keepdims, ddof).sqrt()
+
+
+def _count(a, axes):
+    count = math.prod([a.shape[i] for i in normal_axes("mean", axes, a.ndim)])
+    return count if count else math.nan
+
+
+def max(a, axes=None, keepdims=False):
+    """The largest element over axes; where several are, they share the gradient."""
+    return Max(axes, keepdims)(a)
+
+
+def min(a, axes=None, keepdims=False):
+    """The smallest element over axes; where several are, they share the gradient."""
+    return Min(axes, keepdims)(a)
+
+
+def cumsum(a, axis=None):
+    """Running sums along an axis; over all elements in row-major order where axis is None."""
+    return CumSum(0)(reshape(a, (-1,))) if axis is None else CumSum(axis)(a)
+
+
+def logsumexp(a, axes=None, keepdims=False):
+    """log sum e^a over axes, stable for large and small a."""
+    return LogSumExp(axes, keepdims)(a)
+
+
+def softmax(a, axes=-1):
+    """e^a / sum e^a over axes."""
+    return Softmax(axes)(a)
+
+
+def logsoftmax(a, axes=-1):
+    """log softmax over axes, the last one by default."""
+    return LogSoftmax(axes)(a)
+
+
+# ---- Without a derivative: results are constants ----------------------------------------------------------
+
+
+def argmax(a, axis=None, keepdims=False):
+    """Position of the first largest element."""
+    return Tensor.make_const(nd.argmax(array_of(a), axis, keepdims=keepdims))
+
+
+def argmin(a, axis=None, keepdims=False):
+    """Position of the first smallest element."""
+    return Tensor.make_const(nd.argmin(array_of(a), axis, keepdims=keepdims))
+
+
+def any(a, axes=None, keepdims=False):
+    """Whether one element is not 0."""
+    return Tensor.make_const(nd.any(array_of(a), axes, keepdims=keepdims))
+
+
+def all(a, axes=None, keepdims=False):
+    """Whether no element is 0."""
+    return Tensor.make_const(nd.all(array_of(a), axes, keepdims=keepdims))

@@ -1,0 +1,256 @@
+"""Ops that move elements and change none: shapes, axes, joining, cutting."""
+
+import needle_ndarray as nd
+from needle.autograd import Tensor, TensorOp, TensorTuple, TensorTupleOp
+from needle_ndarray.ndarray import normal_axes
+
+
+class Reshape(TensorOp):
+    """y = x in another shape;  dx = dy in x's"""
+
+    __slots__ = ("shape",)
+
+    def __init__(self, shape):
+        self.shape = shape
+
+    def compute(self, x):
+        return x.reshape(self.shape)
+
+    def gradient(self, out_grad, node):
+        return reshape(out_grad, node.inputs[0].shape)
+
+
+class BroadcastTo(TensorOp):
+    """y = x repeated along axes of size 1 and new leading ones;  dx = dy summed over them"""
+
+    __slots__ = ("shape",)
+
+    broadcasts = True  # the engine sums
+
+    def __init__(self, shape):
+        self.shape = shape
+
+    def compute(self, x):
+        return x.broadcast_to(self.shape)
+
+    def gradient(self, out_grad, node):
+        return out_grad
+
+
+class Transpose(TensorOp):
+    """y = x with two axes swapped, the last two by default;  dx = dy with them swapped back"""
+
+    __slots__ = ("axes",)
+
+    def __init__(self, axes=None):
+        self.axes = (-1, -2) if axes is None else tuple(axes)
+        if len(self.axes) != 2:
+            raise ValueError(f"transpose: axes {axes}: expected two axes to swap; permute takes an order of all")
+
+    def compute(self, x):
+        return x.swapaxes(*self.axes)
+
+    def gradient(self, out_grad, node):
+        return Transpose(self.axes)(out_grad)
+
+
+class Permute(TensorOp):
+    """y = x with its axes in another order;  dx = dy with them in the old one"""
+
+    def __init__(self, axes):
+        self.axes = tuple(axes)
+
+    def compute(self, x):
+        return x.permute(self.axes)
+
+    def gradient(self, out_grad, node):
+        order = normal_axes("permute", self.axes, len(self.axes)) if self.axes else ()
+        return Permute(tuple([order.index(i) for i in range(len(order))]))(out_grad)
+
+
+class Flip(TensorOp):
+    """y = x reversed along axes;  dx = dy reversed"""
+
+    def __init__(self, axes=None):
+        self.axes = axes
+
+    def compute(self, x):
+        return x.flip(self.axes)
+
+    def gradient(self, out_grad, node):
+        return Flip(self.axes)(out_grad)
+
+
+class Dilate(TensorOp):
+    """y = x with d zeros after every element along axes: n -> n (1 + d);  dx = dy at x's places"""
+
+    def __init__(self, axes, dilation):
+        self.axes = (axes,) if isinstance(axes, int) else tuple(axes)
+        self.dilation = dilation
+        if dilation < 0:
+            raise ValueError(f"dilate: dilation {dilation}: expected 0 or more")
+
+    def places(self, ndim):
+        axes = [i for i in self.axes if -ndim <= i < ndim]  # others are ignored, as the course does
+        chosen = normal_axes("dilate", tuple(axes), ndim) if axes else ()
+        return tuple([slice(None, None, self.dilation + 1) if i in chosen else slice(None) for i in range(ndim)])
+
+    def compute(self, x):
+        places = self.places(x.ndim)
+        out = nd.zeros([n * (place.step or 1) for n, place in zip(x.shape, places, strict=True)], x.dtype, x.device)
+        out[places] = x
+        return out
+
+    def gradient(self, out_grad, node):
+        return UnDilate(self.axes, self.dilation)(out_grad)
+
+
+class UnDilate(Dilate):
+    """y = every (d+1)-th element of x along axes;  dx = dy with zeros between"""
+
+    def compute(self, x):
+        return x[self.places(x.ndim)].compact()
+
+    def gradient(self, out_grad, node):
+        wide, shape = Dilate(self.axes, self.dilation)(out_grad), node.inputs[0].shape
+        return wide if wide.shape == shape else wide[tuple([slice(n) for n in shape])]
+
+
+class Pad(TensorOp):
+    """y = x with (before, after) places of a value around every axis;  dx = dy without them"""
+
+    def __init__(self, widths, value=0):
+        self.widths, self.value = tuple([tuple(pair) for pair in widths]), value
+
+    def compute(self, x):
+        return nd.pad(x, self.widths, self.value)
+
+    def gradient(self, out_grad, node):
+        shape = node.inputs[0].shape
+        return out_grad[tuple([slice(before, before + n) for (before, _), n in zip(self.widths, shape, strict=True)])]
+
+
+# ---- Joining and cutting --------------------------------------------------------------------------
+
+
+class Stack(TensorOp):
+    """y = tensors of one shape along a new axis;  the gradient of each is its slice of dy"""
+
+    def __init__(self, axis=0):
+        self.axis = axis
+
+    def __call__(self, *args):
+        if len(args) == 1 and not isinstance(args[0], Tensor):
+            args = tuple(args[0])  # a TensorTuple, list or tuple
+        return super().__call__(*args)
+
+    def compute(self, *args):
+        return nd.stack(args, axis=self.axis)
+
+    def gradient(self, out_grad, node):
+        return split(out_grad, self.axis).tuple()
+
+
+class Split(TensorTupleOp):
+    """t = the slices of x along an axis, without it;  dx = dt stacked"""
+
+    def __init__(self, axis):
+        self.axis = axis
+
+    def compute(self, x):
+        return nd.unstack(x, axis=self.axis)
+
+    def gradient(self, out_grad, node):
+        return stack(out_grad, self.axis)
+
+
+class Concatenate(TensorOp):
+    """y = tensors one after the other along an axis;  the gradient of each is its part of dy"""
+
+    def __init__(self, axis=0):
+        self.axis = axis
+
+    def compute(self, *args):
+        return nd.concatenate(args, axis=self.axis)
+
+    def gradient(self, out_grad, node):
+        (axis,) = normal_axes("concatenate", self.axis, out_grad.ndim)
+        start, parts = 0, []
+        for x in node.inputs:
+            parts.append(out_grad[(slice(None),) * axis + (slice(start, start + x.shape[axis]),)])
+            start += x.shape[axis]
+        return tuple(parts)
+
+
+def reshape(a, shape):
+    """a in another shape of the same size; one entry may be -1."""
+    return Reshape(shape)(a)
+
+
+def broadcast_to(a, shape):
+    """a repeated along axes of size 1 and new leading ones; nothing is copied."""
+    return BroadcastTo(shape)(a)
+
+
+def transpose(a, axes=None):
+    """Two axes swapped, by default the last two."""
+    return Transpose(axes)(a)
+
+
+def swapaxes(a, axis1, axis2):
+    return Transpose((axis1, axis2))(a)
+
+
+def permute(a, axes):
+    """The axes in another order."""
+    return Permute(axes)(a)
+
+
+def squeeze(a, axis=None):
+    """Without axes of size 1: those given, or all of them."""
+    axes = normal_axes("squeeze", axis, a.ndim)
+    if axis is not None and [i for i in axes if a.shape[i] != 1]:
+        raise ValueError(f"squeeze: axis {axis} of shape {a.shape} is not of size 1")
+    return Reshape(tuple([n for i, n in enumerate(a.shape) if n != 1 or i not in axes]))(a)
+
+
+def expand_dims(a, axis):
+    """With an axis of size 1 put in."""
+    (at,) = normal_axes("expand_dims", axis, a.ndim + 1)
+    return Reshape(a.shape[:at] + (1,) + a.shape[at:])(a)
+
+
+def flip(a, axes=None):
+    """a reversed along axes, by default all."""
+    return Flip(axes)(a)
+
+
+def dilate(a, axes, dilation):
+    """`dilation` zeros after every element along axes; axes that a does not have are ignored."""
+    return Dilate(axes, dilation)(a)
+
+
+def undilate(a, axes, dilation):
+    """What `dilate` was given."""
+    return UnDilate(axes, dilation)(a)
+
+
+def pad(a, widths, value=0):
+    """(before, after) places of a value around every axis."""
+    return Pad(widths, value)(a)
+
+
+def stack(args, axis=0):
+    """Tensors of one shape along a new axis."""
+    return Stack(axis)(*args)
+
+
+def split(a, axis=0):
+    """The slices of a along an axis, as a TensorTuple: the inverse of `stack`."""
+    return Split(axis)(a)
+
+
+def concatenate(args, axis=0):
+    """Tensors one after the other along an axis."""
+    args = args.tuple() if isinstance(args, TensorTuple) else args
+    return Concatenate(axis)(*args)

@@ -1,0 +1,61 @@
+"""Ops on tuples of tensors."""
+
+from needle.autograd import Slot, TensorOp, TensorTuple, TensorTupleOp
+
+
+class MakeTensorTuple(TensorTupleOp):
+    """t = (a, b, ...);  da = dt[0], db = dt[1], ..."""
+
+    def compute(self, *args):
+        return args
+
+    def gradient(self, out_grad, node):
+        return out_grad.tuple()
+
+
+class TupleGetItem(TensorOp):
+    """y = t[i];  dt = dy in entry i, nothing in the others"""
+
+    def __init__(self, index):
+        self.index = index
+
+    def __call__(self, value):
+        if not isinstance(value, TensorTuple):
+            raise TypeError(f"TupleGetItem: expected a TensorTuple, got {type(value).__name__}")
+        if isinstance(value.op, MakeTensorTuple):
+            return value.inputs[self.index]  # no node needed
+        return super().__call__(value)
+
+    def compute(self, value):
+        return value[self.index]
+
+    def gradient(self, out_grad, node):
+        return Slot(self.index, out_grad)
+
+
+class FusedAddScalars(TensorTupleOp):
+    """t = (x + c0, x + c1);  dx = dt[0] + dt[1]"""
+
+    def __init__(self, c0, c1):
+        self.c0, self.c1 = c0, c1
+
+    def compute(self, x):
+        return x + self.c0, x + self.c1
+
+    def gradient(self, out_grad, node):
+        return out_grad[0] + out_grad[1]
+
+
+def make_tuple(*args):
+    """A TensorTuple of tensors."""
+    return MakeTensorTuple()(*args)
+
+
+def tuple_get_item(value, index):
+    """Entry `index` of a TensorTuple."""
+    return TupleGetItem(index)(value)
+
+
+def fused_add_scalars(x, c0, c1):
+    """(x + c0, x + c1) as one op."""
+    return FusedAddScalars(c0, c1)(x)
