@@ -207,6 +207,7 @@ def test_hooks_see_and_replace_gradients():
 BAD_OPS = [
     ("too few", lambda g, node: (g,), ValueError, "Bad.gradient returned 1 gradients for 2 inputs"),
     ("shape", lambda g, node: (g.sum(), g), ValueError, r"Bad.gradient returned shape \(\) for an input of shape \(2,\)"),
+    ("slot", lambda g, node: (autograd.Slot(0, g), g), TypeError, "Bad.gradient returned Slot, expected a Tensor or None"),
     ("array", lambda g, node: (g.numpy(), g), TypeError, "Bad.gradient returned ndarray, expected a Tensor or None"),
 ]
 
@@ -222,6 +223,31 @@ def test_wrong_gradients_of_user_ops_are_named(gradient, error, message):
 
     with pytest.raises(error, match=message):
         Bad()(tensor(2), tensor(2)).backward()
+
+
+TUPLE_GRADIENTS = [
+    ("tensor", lambda g: g, TypeError, "Pick.gradient returned Tensor, expected a TensorTuple"),
+    ("slot", lambda g: autograd.Slot(7, g), IndexError, "Pick.gradient returned entry 7 of a tuple of 2"),
+    ("negative", lambda g: autograd.Slot(-1, g), IndexError, "Pick.gradient returned entry -1 of a tuple of 2"),
+    ("empty slot", lambda g: autograd.Slot(0, None), TypeError, "Pick.gradient returned Slot"),
+    ("longer", lambda g: ops.make_tuple(g, g, g), ValueError, "Pick.gradient returned a tuple of 3 for one of 2"),
+]
+
+
+@pytest.mark.parametrize(
+    ("gradient", "error", "message"), [row[1:] for row in TUPLE_GRADIENTS], ids=[row[0] for row in TUPLE_GRADIENTS]
+)
+def test_wrong_gradients_of_tuples(gradient, error, message):
+    class Pick(ndl.TensorOp):
+        def compute(self, pair):
+            return pair[0]
+
+        def gradient(self, out_grad, node):
+            return gradient(out_grad)
+
+    pair = ops.split(tensor(2, 3), 0)
+    with pytest.raises(error, match=message):
+        Pick()(pair).backward()
 
 
 def test_wrong_results_of_user_ops_are_named():

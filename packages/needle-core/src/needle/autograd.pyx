@@ -11,8 +11,10 @@ write clock of needle_ndarray (one counter for all writes to all arrays) tells w
 cimport cython
 from cpython.object cimport PyObject
 from cpython.pycapsule cimport PyCapsule_GetPointer
-from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdlib cimport free, malloc, realloc
+
+import functools
+import operator
 
 import needle_ndarray as array_api
 import numpy as np
@@ -36,8 +38,13 @@ cdef extern from *:
         PyObject *made;         /* a list that collects what is recorded, or NULL */
         PyObject *guarded;      /* the node whose gradient is being computed, or NULL */
     } needle_modes;
+    #if defined(__GLIBC__)
+    static NEEDLE_THREAD needle_modes needle_here __attribute__((tls_model("initial-exec")));
+    #else
     static NEEDLE_THREAD needle_modes needle_here;
+    #endif
     static inline needle_modes *needle_modes_here(void) { return &needle_here; }
+    #define needle_type_version(o) (Py_TYPE(o)->tp_version_tag)
     """
     ctypedef struct Modes "needle_modes":
         int no_grad
@@ -47,6 +54,7 @@ cdef extern from *:
         PyObject* guarded
     Modes* modes_here "needle_modes_here"() noexcept nogil
     Py_ssize_t Py_REFCNT(PyObject* value) noexcept nogil
+    unsigned int type_version "needle_type_version"(object value) noexcept     # changes when its class does; 0: unknown
 
 cdef long long* write_clock = <long long*> PyCapsule_GetPointer(WRITE_CLOCK, "needle_ndarray.write_clock")
 cdef Py_ssize_t live_values = 0
@@ -101,6 +109,9 @@ cdef class Op:
     array([12.], dtype=float32)
     """
 
+    cdef object compute_function        # of the class, as long as `seen` is its version
+    cdef unsigned int seen
+
     #: Whether inputs broadcast against each other, as in NumPy: gradients are then summed back to the inputs' shapes.
     broadcasts = False
 
@@ -116,9 +127,11 @@ cdef class Op:
         raise NotImplementedError(f"{type(self).__name__} has no gradient")
 
     def gradient_as_tuple(self, out_grad, node):
-        """`gradient`, always as a tuple."""
+        """`gradient`, always as a tuple, and each in the shape and dtype of its input."""
         grads = self.gradient(out_grad, node)
-        return grads if isinstance(grads, tuple) else tuple(grads) if isinstance(grads, list) else (grads,)
+        grads = grads if isinstance(grads, (tuple, list)) else (grads,)
+        return tuple([fit(self, g, x) if isinstance(g, Tensor) and isinstance(x, Tensor) else g
+                      for g, x in zip(grads, node.inputs)])
 
 
 cdef class TensorOp(Op):
@@ -126,6 +139,17 @@ cdef class TensorOp(Op):
 
     def __call__(self, *args):
         return apply(self, args)
+
+
+cdef class ScalarOp(TensorOp):
+    """An op with a number, `scalar`, which may be given as an array of one element."""
+
+    cdef readonly object scalar
+
+    def __init__(self, scalar):
+        if not (type(scalar) is float or type(scalar) is int) and hasattr(scalar, "item"):
+            scalar = scalar.item()
+        self.scalar = scalar
 
 
 cdef class TensorTupleOp(Op):
@@ -284,6 +308,13 @@ cdef bint is_float(Value value):
 
 cdef int assign(Value value, object data) except -1:
     """Put other data into a value."""
+    if not isinstance(value, TensorTuple) and not isinstance(data, ndarray_type):
+        raise TypeError(f"cached_data: expected an NDArray, got {type(data).__name__}")
+    if isinstance(value, TensorTuple):
+        data = tuple(data)
+        for d in data:
+            if not isinstance(d, ndarray_type):
+                raise TypeError(f"cached_data: expected a tuple of NDArrays, got one with {type(d).__name__}")
     value.array, value.spec, value.assigned = data, None, True
     write_clock[0] += 1
     value.assigned_at = write_clock[0]
@@ -332,7 +363,6 @@ cdef TensorTuple apply_tuple(Op op, tuple inputs):
 
 cdef int record(Op op, tuple inputs, Value out) except -1:
     cdef Modes* here = modes_here()
-    cdef Value value
     cdef bint recorded = False
     for x in inputs:
         if not isinstance(x, Value):
@@ -375,7 +405,11 @@ cdef object compute(Op op, tuple inputs):
     """op.compute of the inputs' data"""
     cdef Py_ssize_t n = len(inputs)
     cdef object data
-    cdef object function = type(op).compute      # by way of the type: a look into the instance first makes its __dict__
+    cdef object function
+    if op.seen == 0 or op.seen != type_version(op):
+        op.compute_function = type(op).compute      # of the class: a look into the instance first makes its __dict__
+        op.seen = type_version(op)
+    function = op.compute_function
     if n == 2:
         data = function(op, realized(<Value> inputs[0]), realized(<Value> inputs[1]))
     elif n == 1:

@@ -187,10 +187,12 @@ cdef class Walk:
             if g is None or self.edges[self.first[i] + k] < 0 or not self.wanted[self.edges[self.first[i] + k]]:
                 continue
             x = <Value> node.inputs[k]
-            if isinstance(g, Tensor) and isinstance(x, Tensor):
+            if isinstance(x, TensorTuple):
+                check_tuple(<Op> node.op, g, <TensorTuple> x)
+            elif isinstance(g, Tensor):
                 if x.array is None or (<Tensor> g).array is None or not alike((<Tensor> g).array, x.array):
                     g = fit(<Op> node.op, <Tensor> g, <Tensor> x)
-            elif not isinstance(g, (Slot, TensorTuple)):
+            else:
                 raise TypeError(f"{type(node.op).__name__}.gradient returned {type(g).__name__}, expected a Tensor or None")
             if modes_here().anomaly:
                 from needle.modes import check_backward
@@ -208,6 +210,20 @@ cdef object fit(Op op, Tensor grad, Tensor x):
             raise ValueError(f"{type(op).__name__}.gradient returned shape {grad.shape} for an input of shape {x.shape}")
         grad = OPS.sum_to(grad, x.shape)
     return grad if grad.dtype == x.dtype else OPS.astype(grad, x.dtype)
+
+
+cdef int check_tuple(Op op, object grad, TensorTuple x) except -1:
+    """Raise unless a gradient fits a TensorTuple: one of that length, or a Slot of it."""
+    cdef Py_ssize_t n = len(x)
+    if isinstance(grad, Slot) and isinstance((<Slot> grad).value, Tensor):
+        if 0 <= (<Slot> grad).index < n:
+            return 0
+        raise IndexError(f"{type(op).__name__}.gradient returned entry {grad.index} of a tuple of {n}")
+    if not isinstance(grad, TensorTuple):
+        raise TypeError(f"{type(op).__name__}.gradient returned {type(grad).__name__}, expected a TensorTuple")
+    if len(grad) != n:
+        raise ValueError(f"{type(op).__name__}.gradient returned a tuple of {len(grad)} for one of {n}")
+    return 0
 
 
 cdef inline bint is_unknown(Value value):
@@ -242,7 +258,7 @@ cdef object sum_and_release(list terms):
         term = terms[i]
         terms[i] = terms[i - 1] = None
         previous, total = total, total + term
-        release(<Value> previous, 1)
+        release(<Value?> previous, 1)
         release(<Value> term, 1)
     return total
 
@@ -316,7 +332,7 @@ cdef object first_gradient(Tensor root, object out_grad):
 
 
 def gradients(outputs, inputs, out_grads=None):
-    """Gradients of `outputs` with respect to `inputs`, leaves or not, as a list; None where there is no path. No `.grad` is touched.
+    """Gradients of outputs with respect to inputs, leaves or not, as a list; None where there is no path. No `.grad` is touched.
 
     >>> import needle as ndl
     >>> x = ndl.Tensor([3.0])
@@ -362,10 +378,10 @@ def topo_sort_dfs(node, visited, topo_order):
 
 def sum_node_list(node_list):
     """The sum of a list of values."""
-    total = node_list[0]
-    for node in node_list[1:]:
-        total = total + node
-    return total
+    nodes = list(node_list)
+    if not nodes:
+        raise ValueError("sum_node_list: expected one value or more, got none")
+    return functools.reduce(operator.add, nodes)
 
 
 def release_made(function, args):

@@ -9,14 +9,19 @@ cdef Op MULTIPLY = None
 cdef Op DIVIDE = None
 cdef Op NEGATE = None
 cdef Op MATMUL = None
+cdef object ADD_SCALAR = None
+cdef object MUL_SCALAR = None
+cdef object DIV_SCALAR = None
+cdef object SUMMATION = None
 
 
 def use_ops(module):
     """Connect Tensor's operators and methods with the module that defines the ops."""
-    global OPS, ADD, MULTIPLY, DIVIDE, NEGATE, MATMUL
-    OPS = module
+    global OPS, ADD, MULTIPLY, DIVIDE, NEGATE, MATMUL, ADD_SCALAR, MUL_SCALAR, DIV_SCALAR, SUMMATION
     ADD, MULTIPLY, DIVIDE = module.EWiseAdd(), module.EWiseMul(), module.EWiseDiv()
     NEGATE, MATMUL = module.Negate(), module.MatMul()
+    ADD_SCALAR, MUL_SCALAR, DIV_SCALAR = module.AddScalar, module.MulScalar, module.DivScalar
+    SUMMATION, OPS = module.Summation, module
 
 
 def get_default_dtype():
@@ -196,6 +201,9 @@ cdef class Tensor(Value):
         kept = getattr(self, "__dict__", None)      # of a subclass in Python
         return rebuild, (type(self), realize(self), self.wants_grad), kept
 
+    def __setstate__(self, kept):
+        self.__dict__.update(kept)
+
     def __deepcopy__(self, memo):
         cdef Value copy = make_leaf(type(self), realize(self).copy(), self.wants_grad)
         memo[id(self)] = copy
@@ -257,7 +265,7 @@ cdef class Tensor(Value):
         if isinstance(other, Tensor):
             return apply(ADD, (self, other))
         if is_number(other):
-            return apply(OPS.AddScalar(other), (self,))
+            return apply(ADD_SCALAR(other), (self,))
         return apply(ADD, (self, other)) if known(other) else NotImplemented
 
     def __radd__(self, other):
@@ -265,7 +273,7 @@ cdef class Tensor(Value):
 
     def __sub__(self, other):
         if is_number(other):
-            return apply(OPS.AddScalar(-other), (self,))
+            return apply(ADD_SCALAR(-other), (self,))
         if isinstance(other, Tensor):
             return apply(ADD, (self, apply(NEGATE, (other,))))
         return self - as_constant(other, self, "subtract") if known(other) else NotImplemented
@@ -277,7 +285,7 @@ cdef class Tensor(Value):
         if isinstance(other, Tensor):
             return apply(MULTIPLY, (self, other))
         if is_number(other):
-            return apply(OPS.MulScalar(other), (self,))
+            return apply(MUL_SCALAR(other), (self,))
         return apply(MULTIPLY, (self, other)) if known(other) else NotImplemented
 
     def __rmul__(self, other):
@@ -287,7 +295,7 @@ cdef class Tensor(Value):
         if isinstance(other, Tensor):
             return apply(DIVIDE, (self, other))
         if is_number(other):
-            return apply(OPS.DivScalar(other), (self,))
+            return apply(DIV_SCALAR(other), (self,))
         return apply(DIVIDE, (self, other)) if known(other) else NotImplemented
 
     def __rtruediv__(self, other):
@@ -302,6 +310,9 @@ cdef class Tensor(Value):
         return apply(OPS.EWisePow(), (other, self)) if is_number(other) or known(other) else NotImplemented
 
     def __matmul__(self, other):
+        if isinstance(other, Tensor) and self.array is not None and (<Tensor> other).array is not None \
+                and self.array.ndim == 2 and (<Tensor> other).array.ndim == 2:
+            return apply(MATMUL, (self, other))
         return OPS.matmul(self, other) if known(other) else NotImplemented
 
     def __rmatmul__(self, other):
@@ -335,7 +346,11 @@ cdef class Tensor(Value):
         old.op, old.inputs, old.array, old.wants_grad = self.op, self.inputs, realize(self), self.wants_grad
         old.stamp, old.origin = self.stamp, self.origin
         self.op, self.inputs, self.array = None, (), old.array
-        made = OPS.setitem(old, key, value)
+        try:
+            made = OPS.setitem(old, key, value)
+        except BaseException:
+            self.op, self.inputs, old.inputs = old.op, old.inputs, ()
+            raise
         self.op, self.inputs, self.array, self.wants_grad = made.op, made.inputs, (<Value> made).array, True
         self.stamp = (<Value> made).stamp
         (<Value> made).inputs = ()
@@ -346,7 +361,7 @@ cdef class Tensor(Value):
         return OPS.matmul(self, other)
 
     def sum(self, axes=None, keepdims=False):
-        return apply(OPS.Summation(axes, keepdims), (self,))
+        return apply(SUMMATION(axes, keepdims), (self,))
 
     def mean(self, axes=None, keepdims=False):
         return OPS.mean(self, axes, keepdims)

@@ -1,14 +1,14 @@
 """Switches of the engine, each of the thread that sets it: gradients on and off, lazy mode, anomaly mode."""
 
 import linecache
+import os.path
 import sys
 from contextlib import ContextDecorator
-from pathlib import Path
 
 import needle_ndarray as nd
 from needle.autograd import is_grad_enabled, set_mode
 
-_HERE = str(Path(__file__).parent)
+_HERE = os.path.dirname(__file__)
 
 
 class _Mode(ContextDecorator):

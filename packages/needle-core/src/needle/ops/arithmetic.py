@@ -1,9 +1,8 @@
 """Sums, products, powers. Inputs broadcast as in NumPy; the engine sums gradients back to the inputs' shapes."""
 
-from needle.autograd import TensorOp
+from needle.autograd import ScalarOp, TensorOp
 from needle.ops.choosing import equal, where
 from needle.ops.functions import log
-from needle.ops.helpers import number
 
 
 class EWiseAdd(TensorOp):
@@ -18,13 +17,10 @@ class EWiseAdd(TensorOp):
         return out_grad, out_grad
 
 
-class AddScalar(TensorOp):
+class AddScalar(ScalarOp):
     """y = x + c;  dx = dy"""
 
-    __slots__ = ("scalar",)
-
-    def __init__(self, scalar):
-        self.scalar = number(scalar)
+    __slots__ = ()
 
     def compute(self, x):
         return x + self.scalar
@@ -46,13 +42,10 @@ class EWiseMul(TensorOp):
         return out_grad * b if a.requires_grad else None, out_grad * a if b.requires_grad else None
 
 
-class MulScalar(TensorOp):
+class MulScalar(ScalarOp):
     """y = c x;  dx = c dy"""
 
-    __slots__ = ("scalar",)
-
-    def __init__(self, scalar):
-        self.scalar = number(scalar)
+    __slots__ = ()
 
     def compute(self, x):
         return x * self.scalar
@@ -74,13 +67,10 @@ class EWiseDiv(TensorOp):
         return out_grad / b if a.requires_grad else None, -out_grad * node / b if b.requires_grad else None
 
 
-class DivScalar(TensorOp):
+class DivScalar(ScalarOp):
     """y = x / c;  dx = dy / c"""
 
-    __slots__ = ("scalar",)
-
-    def __init__(self, scalar):
-        self.scalar = number(scalar)
+    __slots__ = ()
 
     def compute(self, x):
         return x / self.scalar
@@ -107,13 +97,10 @@ class EWisePow(TensorOp):
         return da, db
 
 
-class PowerScalar(TensorOp):
+class PowerScalar(ScalarOp):
     """y = x^c;  dx = dy c x^(c-1)"""
 
-    __slots__ = ("scalar",)
-
-    def __init__(self, scalar):
-        self.scalar = number(scalar)
+    __slots__ = ()
 
     def compute(self, x):
         return x**self.scalar

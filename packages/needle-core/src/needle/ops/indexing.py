@@ -36,8 +36,6 @@ class AddAt(TensorOp):
 class SetItem(TensorOp):
     """y = a with y[key] = b;  da = dy, 0 at those places, db = dy[key]"""
 
-    broadcasts = True  # b, to the shape of a[key]
-
     def __init__(self, key):
         self.key = key_of(key)
 

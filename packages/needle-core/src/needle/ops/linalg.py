@@ -2,26 +2,25 @@
 
 import needle_ndarray as nd
 from needle.autograd import Tensor, TensorOp
-from needle.ops.shapes import broadcast_to, reshape, transpose
+from needle.ops.reductions import broadcast_to, sum_to
+from needle.ops.shapes import reshape, transpose
 from needle_ndarray.linalg import _parse
 
 
 class MatMul(TensorOp):
-    """y = a @ b;  da = dy @ b^T, db = a^T @ dy; leading axes broadcast"""
-
-    broadcasts = True
+    """y = a @ b;  da = dy @ b^T, db = a^T @ dy, summed over leading axes that were broadcast"""
 
     def compute(self, a, b):
         return a @ b
 
     def gradient(self, out_grad, node):
         a, b = node.inputs
-        da = out_grad @ transpose(b) if a.requires_grad else None
+        da = sum_to(out_grad @ transpose(b), a.shape) if a.requires_grad else None
         if not b.requires_grad:
             return da, None
         if b.ndim == 2 and a.ndim > 2:  # one product over all rows, not one per leading entry and then their sum
             a, out_grad = reshape(a, (-1, a.shape[-1])), reshape(out_grad, (-1, out_grad.shape[-1]))
-        return da, transpose(a) @ out_grad
+        return da, sum_to(transpose(a) @ out_grad, b.shape)
 
 
 class Einsum(TensorOp):

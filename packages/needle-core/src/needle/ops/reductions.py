@@ -1,4 +1,4 @@
-"""Ops that take axes away: sums, extremes, softmax and relatives. Axes are None (all), an int or a tuple."""
+"""Sums, and broadcasting, which is their reverse; extremes, softmax and relatives. Axes are None (all), an int or a tuple."""
 
 import math
 
@@ -8,7 +8,7 @@ from needle.ops.choosing import equal, where
 from needle.ops.conversion import astype
 from needle.ops.functions import exp
 from needle.ops.helpers import array_of
-from needle.ops.shapes import broadcast_to, flip, reshape
+from needle.ops.shapes import flip, reshape
 from needle_ndarray.ndarray import normal_axes
 
 
@@ -44,6 +44,21 @@ class Summation(TensorOp):
         return _spread(out_grad, node.inputs[0], self.axes)
 
 
+class BroadcastTo(TensorOp):
+    """y = x repeated along axes of size 1 and new leading ones;  dx = dy summed over them"""
+
+    __slots__ = ("shape",)
+
+    def __init__(self, shape):
+        self.shape = shape
+
+    def compute(self, x):
+        return x.broadcast_to(self.shape)
+
+    def gradient(self, out_grad, node):
+        return sum_to(out_grad, node.inputs[0].shape)
+
+
 class FitTo(TensorOp):
     """y = g summed to the shape of x, in its dtype;  dg = dy repeated. What the engine records for gradients in lazy mode."""
 
@@ -61,7 +76,7 @@ class FitTo(TensorOp):
         return g.astype(x.dtype, copy=False)
 
     def gradient(self, out_grad, node):
-        g, x = node.inputs
+        g = node.inputs[0]
         return astype(broadcast_to(out_grad, g.shape), g.dtype), None
 
 
@@ -151,8 +166,15 @@ def summation(a, axes=None, keepdims=False):
     return Summation(axes, keepdims)(a)
 
 
+def broadcast_to(a, shape):
+    """a repeated along axes of size 1 and new leading ones; nothing is copied."""
+    return BroadcastTo(shape)(a)
+
+
 def sum_to(a, shape):
     """a summed over the axes along which `shape` would have to be broadcast to a's: the reverse of broadcasting."""
+    if a.shape == shape:
+        return a
     lead = a.ndim - len(shape)
     axes = (*range(lead), *[i for i, n in enumerate(shape, lead) if n == 1 and a.shape[i] != 1])
     return reshape(summation(a, axes), shape) if axes else reshape(a, shape)

@@ -20,23 +20,6 @@ class Reshape(TensorOp):
         return reshape(out_grad, node.inputs[0].shape)
 
 
-class BroadcastTo(TensorOp):
-    """y = x repeated along axes of size 1 and new leading ones;  dx = dy summed over them"""
-
-    __slots__ = ("shape",)
-
-    broadcasts = True  # the engine sums
-
-    def __init__(self, shape):
-        self.shape = shape
-
-    def compute(self, x):
-        return x.broadcast_to(self.shape)
-
-    def gradient(self, out_grad, node):
-        return out_grad
-
-
 class Transpose(TensorOp):
     """y = x with two axes swapped, the last two by default;  dx = dy with them swapped back"""
 
@@ -185,11 +168,6 @@ class Concatenate(TensorOp):
 def reshape(a, shape):
     """a in another shape of the same size; one entry may be -1."""
     return Reshape(shape)(a)
-
-
-def broadcast_to(a, shape):
-    """a repeated along axes of size 1 and new leading ones; nothing is copied."""
-    return BroadcastTo(shape)(a)
 
 
 def transpose(a, axes=None):
