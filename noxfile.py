@@ -17,6 +17,7 @@ import nox
 ROOT = Path(__file__).parent.resolve()
 WHEELHOUSE = ROOT / ".nox" / "wheelhouse"
 TORCH = "torch==2.13.0"
+JAX = "jax==0.10.2"
 
 
 class Package(NamedTuple):
@@ -225,7 +226,7 @@ def demo(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Times beside NumPy's and PyTorch's, in one run; arguments after `--` are passed on."""
+    """Times beside NumPy's, PyTorch's and JAX's, in one run; arguments after `--` are passed on."""
     install(session, *CPU)
-    session.install(TORCH)
+    session.install(TORCH, JAX)
     session.run("python", "benchmarks", *session.posargs)

@@ -1,13 +1,15 @@
 """What is measured: one row per case. A row is set up once per process, then its expression is timed.
 
 In a snippet `nd`, `np` and `torch` are the framework's module, `A(*shape)` makes a float32 array of it with values in
-[0, 1), `I(n, high)` an int64 array. `run` is the expression for all three where they spell it alike; `needle`, `numpy`
-and `torch` replace it.
+[0, 1), `I(n, high)` an int64 array, `P(*shape)` a Tensor that requires a gradient, `model(name)` the train step of a
+model in models.py. `run` is the expression for all where they spell it alike; `needle`, `numpy` and `torch` replace it.
+A case is measured in the frameworks that `of` names.
 """
 
 from dataclasses import dataclass
 
-FRAMEWORKS = ("needle", "numpy", "torch")
+FRAMEWORKS = ("needle", "numpy", "torch", "jax")
+ARRAYS, TENSORS = FRAMEWORKS[:3], ("needle", "torch")
 
 
 @dataclass(frozen=True)
@@ -20,9 +22,10 @@ class Case:
     numpy: str = ""
     torch: str = ""
     elements: int = 0  # for times per element
+    of: tuple[str, ...] = ARRAYS
 
     def snippet(self, framework: str) -> str:
-        return getattr(self, framework) or self.run
+        return getattr(self, framework, "") or self.run
 
 
 CURVE = [2, 3, 4, 5, 5.5, 6, 6.5, 7, 7.4]
@@ -66,4 +69,16 @@ CASES = [
     Case("index", "scatter_add 8192 rows", ROWS, "", *SCATTER),
 ]
 
-FAMILIES = [*dict.fromkeys(case.family for case in CASES), "install"]
+FOUR, PARAMETERS = "((a * b + c) * a).sum()", "a, b, c = P(8, 8), P(8, 8), P(8, 8)"
+CASES += [
+    Case("autograd", "recorded add 8x8", PARAMETERS, "a + b", of=TENSORS),
+    Case("autograd", "recorded multiply 8x8 by 2.0", PARAMETERS, "a * 2.0", of=TENSORS),
+    Case("autograd", "recorded matmul 8x8", PARAMETERS, "a @ b", of=TENSORS),
+    Case("autograd", "((a*b + c)*a).sum() 8x8, forward", PARAMETERS, FOUR, of=TENSORS),
+    Case("autograd", "the same, forward + backward", PARAMETERS, f"{FOUR}.backward()", of=TENSORS),
+    Case("train step", "MLP 2-16-16-1, batch 32, SGD", "step = model('mlp')", "step()", of=(*TENSORS, "jax")),
+    Case("train step", "20-layer MLP, no update", "step = model('deep')", "step()", of=TENSORS),
+    Case("train step", "4 transformer blocks, no update", "step = model('transformer')", "step()", of=TENSORS),
+]
+
+FAMILIES = [*dict.fromkeys(case.family for case in CASES), "memory", "install"]

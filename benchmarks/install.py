@@ -4,7 +4,12 @@ import subprocess
 from typing import Any
 
 #: What an import of the framework needs on disk, NumPy aside (PyTorch's Python dependencies are not counted).
-PARTS = {"needle": ["needle_ndarray", "scipy_openblas32"], "numpy": ["numpy"], "torch": ["torch"]}
+PARTS = {
+    "needle": ["needle", "needle_ndarray", "scipy_openblas32"],
+    "numpy": ["numpy"],
+    "torch": ["torch"],
+    "jax": ["jax", "jaxlib"],
+}
 
 IMPORT = """
 import time

@@ -6,9 +6,10 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 import install
+import memory
 
-NAMES = {"numpy": "NumPy", "torch": "PyTorch"}
-COLOURS = {"numpy": "#4c78a8", "torch": "#e45756"}
+NAMES = {"numpy": "NumPy", "torch": "PyTorch", "jax": "JAX (jit)"}
+COLOURS = {"numpy": "#4c78a8", "torch": "#e45756", "jax": "#72b7b2"}
 LEFT, WIDTH, BAR, GAP = 250, 420, 9, 7  # pixels
 
 
@@ -77,12 +78,13 @@ def chart(results: list[dict[str, Any]], title: str) -> str:
 
 
 def table(results: list[dict[str, Any]]) -> list[str]:
-    frameworks = ["needle", *ratios(results[0])]
+    frameworks = ["needle", *[name for name in NAMES if any(name in r["times"] for r in results)]]
     head = [*(f"vs {NAMES[name]}" for name in frameworks[1:]), "Needle", *(NAMES[name] for name in frameworks[1:])]
     lines = ["| case | " + " | ".join(head) + " |", "|---|" + "--:|" * len(head)]
     for result in results:
-        cells = [f"**{value:.2f}×**" for value in ratios(result).values()]
-        cells += [in_units(result["times"][name]["best"]) for name in frameworks]
+        found, times = ratios(result), result["times"]
+        cells = [f"**{found[name]:.2f}×**" if name in found else "" for name in frameworks[1:]]
+        cells += [in_units(times[name]["best"]) if name in times else "" for name in frameworks]
         lines.append(f"| {result['family']}: {result['name']} | " + " | ".join(cells) + " |")
     return lines
 
@@ -105,6 +107,6 @@ def write(path: Path, report: dict[str, Any]) -> None:
         picture = path.with_name(f"{path.stem}-{threads}.svg")
         picture.write_text(chart(results, f"Times as multiples of Needle's, {title}"))
         out += [f"## {title.capitalize()}", "", f"![Ratios as bars]({picture.name})", "", *table(results), ""]
-    notes = [*report.get("flatness", []), *install.lines(report["install"])]
+    notes = [*report.get("flatness", []), *memory.lines(report["memory"]), *install.lines(report["install"])]
     out += ["## Notes", "", *(f"- {note}" for note in notes), ""] if notes else []
     path.write_text("\n".join(out))

@@ -1,4 +1,4 @@
-"""Time Needle beside NumPy and PyTorch: one process each, taking turns round by round, in one run.
+"""Time Needle beside NumPy, PyTorch and JAX: one process each, taking turns round by round, in one run.
 
     python benchmarks --family matmul --threads 1
     python benchmarks --json times.json --page docs/benchmarks.md
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import install
+import memory
 import page
 from cases import CASES, FAMILIES, FRAMEWORKS, Case
 
@@ -51,6 +52,7 @@ class Worker:
 
 def measure(workers: list[Worker], number: int, rounds: int) -> dict[str, Any]:
     """Best and median seconds per call of one case; whoever starts changes every round."""
+    workers = [w for w in workers if w.framework in CASES[number].of]
     loops = {w.framework: w.ask(case=number)["loops"] for w in workers}
     times: dict[str, list[float]] = {w.framework: [] for w in workers}
     for turn in range(rounds):
@@ -62,10 +64,10 @@ def measure(workers: list[Worker], number: int, rounds: int) -> dict[str, Any]:
 
 def line(result: dict[str, Any]) -> str:
     """Ratios first, then the times they come from."""
-    ratios = page.ratios(result)
+    ratios, times = page.ratios(result), result["times"]
     cells = [f"{ratios[name]:6.2f}x" if name in ratios else "      -" for name in FRAMEWORKS[1:]]
-    cells += [f"{page.in_units(t['best']):>9}" for t in result["times"].values()]
-    return f"{result['family']:12}{result['name']:30}{result['threads']:>3}  " + "  ".join(cells)
+    cells += [f"{page.in_units(times[name]['best']) if name in times else '-':>9}" for name in FRAMEWORKS]
+    return f"{result['family']:12}{result['name']:34}{result['threads']:>3}  " + "  ".join(cells)
 
 
 def flatness(results: list[dict[str, Any]]) -> list[str]:
@@ -107,7 +109,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="two rounds, one thread: does it run?")
     parser.add_argument("--json", type=Path, help="write every number to this file")
     parser.add_argument("--page", type=Path, help="write a Markdown page with the table, and a chart beside it")
-    parser.add_argument("--python-torch", default=sys.executable, help="an interpreter that has torch")
+    parser.add_argument("--python-torch", default=sys.executable, help="an interpreter that has torch, and perhaps jax")
     return parser.parse_args()
 
 
@@ -123,18 +125,35 @@ def main() -> int:
     options = arguments()
     families = options.family or FAMILIES
     rounds = 2 if options.quick else options.rounds
-    pythons = {"needle": sys.executable, "numpy": sys.executable, "torch": options.python_torch}
-    if not has(pythons["torch"], "torch"):
-        print("torch cannot be imported: measured without it (--python-torch names an interpreter that has it)")
-        del pythons["torch"]
+    pythons = {"needle": sys.executable, "numpy": sys.executable}
+    for peer in ("torch", "jax"):
+        if has(options.python_torch, peer):
+            pythons[peer] = options.python_torch
+        else:
+            print(f"{peer} cannot be imported: measured without it (--python-torch names an interpreter that has it)")
     chosen = [(i, case) for i, case in enumerate(CASES) if case.family in families]
-    report: dict[str, Any] = {"cpu": cpu_model(), "rounds": rounds, "versions": {}, "results": [], "install": []}
+    report: dict[str, Any] = {
+        "cpu": cpu_model(),
+        "rounds": rounds,
+        "versions": {},
+        "results": [],
+        "memory": [],
+        "install": [],
+    }
     print(f"{report['cpu']}; best of {rounds} rounds; ratio = their time / ours")
-    print(f"{'family':12}{'case':30}{'thr':>3}   vs numpy vs torch" + "".join(f"{name:>11}" for name in pythons))
+    heads = [f"vs {name}" for name in FRAMEWORKS[1:]]
+    print(
+        f"{'family':12}{'case':34}{'thr':>3}  "
+        + "  ".join(f"{h:>7}" for h in heads)
+        + "".join(f"{n:>11}" for n in FRAMEWORKS)
+    )
     for threads in thread_counts("1" if options.quick else options.threads) if chosen else []:
         report["results"] += run_cases(pythons, chosen, threads, rounds, report["versions"])
     report["flatness"] = flatness(report["results"])
     print("\n".join(report["flatness"]))
+    if "memory" in families:
+        report["memory"] = memory.measure(pythons)
+        print("\n".join(memory.lines(report["memory"])))
     if "install" in families:
         report["install"] = install.measure(pythons, rounds)
         print("\n".join(install.lines(report["install"])))

@@ -9,6 +9,7 @@ import sys
 import timeit
 from typing import Any
 
+import models
 import numpy as np
 from cases import CASES
 
@@ -17,27 +18,35 @@ TURN = 0.03  # seconds a turn should take
 
 def namespace(framework: str, threads: int) -> dict[str, Any]:
     """The names that a snippet can use."""
+    names: dict[str, Any] = {"model": lambda name: models.build(framework, name)}
     if framework == "needle":
+        import needle as ndl
         import needle_ndarray as nd
 
         nd.set_num_threads(threads)
+        names["P"] = lambda *shape: ndl.Tensor(random.random(shape, dtype=np.float32))
         convert, module = (lambda values: nd.array(values, dtype=str(values.dtype))), {"nd": nd}
     elif framework == "torch":
         import torch
 
         torch.set_num_threads(threads)
+        names["P"] = lambda *shape: torch.from_numpy(random.random(shape, dtype=np.float32)).requires_grad_()
         convert, module = torch.from_numpy, {"torch": torch}
     else:
         convert, module = (lambda values: values), {"np": np}
     random = np.random.default_rng(0)
-    return module | {
-        "A": lambda *shape: convert(random.random(shape, dtype=np.float32)),
-        "I": lambda n, high: convert(random.integers(0, high, n)),
-    }
+    return (
+        names
+        | module
+        | {
+            "A": lambda *shape: convert(random.random(shape, dtype=np.float32)),
+            "I": lambda n, high: convert(random.integers(0, high, n)),
+        }
+    )
 
 
 def versions(framework: str) -> dict[str, str]:
-    module = __import__({"needle": "needle_ndarray"}.get(framework, framework))
+    module = __import__(framework)
     return {"python": sys.version.split()[0], framework: module.__version__}
 
 

@@ -2,8 +2,9 @@
 
 from importlib import import_module
 
-from needle import autograd, backend_ndarray, ops
+from needle import autograd, backend_ndarray, init, ops, random
 from needle.autograd import (
+    NDArray,
     Op,
     Tensor,
     TensorOp,
@@ -12,30 +13,25 @@ from needle.autograd import (
     Value,
     get_default_dtype,
     set_default_dtype,
-)
-from needle.backend_selection import NDArray, all_devices, cpu, cpu_numpy, cuda, default_device
+)  # fmt: skip
+from needle.backend_selection import all_devices, cpu, cpu_numpy, cuda, default_device
+from needle.custom import *
+from needle.init import ones, ones_like, zeros, zeros_like
 from needle.modes import *
 from needle.ops import *
+from needle.transforms import *
 from needle_ndarray import show_config
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "NDArray",
-    "all_devices",
-    "backend_ndarray",
-    "cpu",
-    "cpu_numpy",
-    "cuda",
-    "default_device",
-    "show_config",
-]
-
-# needle-nn depends on this package, so these modules are imported when somebody asks for them.
-_ON_FIRST_USE = ("nn", "optim", "data")
+# needle-nn depends on this package, and drawing takes longer to import than everything else: on first use.
+_ON_FIRST_USE = ("nn", "optim", "data", "testing", "drawing")
+_DRAWING = ("draw_graph", "Graph")
 
 
 def __getattr__(name: str):
+    if name in _DRAWING:
+        return getattr(import_module("needle.drawing"), name)
     if name not in _ON_FIRST_USE:
         raise AttributeError(f"module 'needle' has no attribute {name!r}")
     try:
@@ -48,4 +44,4 @@ def __getattr__(name: str):
 
 
 def __dir__():
-    return sorted({*globals(), *_ON_FIRST_USE})
+    return sorted({*globals(), *_ON_FIRST_USE, *_DRAWING})

@@ -226,6 +226,15 @@ cdef class Value:
         assign(self, data)
 
     @property
+    def known(self):
+        """(shape, dtype, device), or for a tuple one of these per entry; None for a lazy value that nobody has looked at."""
+        if self.array is None:
+            return self.spec
+        if type(self.array) is tuple:
+            return tuple([(d.shape, d.dtype, d.device) for d in self.array])
+        return self.array.shape, self.array.dtype, self.array.device
+
+    @property
     def num_outputs(self):
         return 1
 
@@ -261,6 +270,8 @@ cdef class TensorTuple(Value):
         if isinstance(index, slice):
             return tuple([self[i] for i in range(*index.indices(len(self)))])
         i = index.__index__()
+        if i >= 0 and self.array is None and self.spec is None:
+            return OPS.tuple_get_item(self, i)      # lazy: how many there are will turn out
         if not -len(self) <= i < len(self):
             raise IndexError(f"entry {i} of a tuple of {len(self)}")
         return OPS.tuple_get_item(self, i % len(self))

@@ -5,8 +5,7 @@ import os.path
 import sys
 from contextlib import ContextDecorator
 
-import needle_ndarray as nd
-from needle.autograd import is_grad_enabled, set_mode
+from needle.autograd import array_api, is_grad_enabled, set_mode
 
 _HERE = os.path.dirname(__file__)
 
@@ -115,9 +114,16 @@ def _first_bad(data):
     """(value, position) of the first NaN or inf of an array or a tuple of them; None where there is none."""
     if isinstance(data, tuple):
         return next((bad for bad in map(_first_bad, data) if bad), None)
-    if not data.dtype.is_float or bool(nd.isfinite(data).all()):
+    if not data.dtype.is_float or bool(array_api.isfinite(data).all()):
         return None
-    at = tuple([int(i[0]) for i in nd.nonzero(nd.logical_not(nd.isfinite(data.reshape(-1) if data.ndim == 0 else data)))])
+    at = tuple(
+        [
+            int(i[0])
+            for i in array_api.nonzero(
+                array_api.logical_not(array_api.isfinite(data.reshape(-1) if data.ndim == 0 else data))
+            )
+        ]
+    )
     at = () if data.ndim == 0 else at
     return data[at].item(), at, data.shape
 

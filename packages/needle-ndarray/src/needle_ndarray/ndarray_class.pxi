@@ -155,7 +155,7 @@ cdef class NDArray:
     @property
     def mT(self):
         """The last two axes swapped."""
-        return self.swapaxes(-1, -2)
+        return swapped(self, self._ndim - 2, self._ndim - 1) if self._ndim > 1 else self.swapaxes(-1, -2)
 
     @property
     def flat(self):
@@ -305,10 +305,7 @@ cdef class NDArray:
         return self.T if axes is None else self.permute(axes)
 
     def swapaxes(self, axis1, axis2):
-        order = list(range(self._ndim))
-        i, j = normal_axis("swapaxes", axis1, self._ndim), normal_axis("swapaxes", axis2, self._ndim)
-        order[i], order[j] = j, i
-        return self.permute(tuple(order))
+        return swapped(self, normal_axis("swapaxes", axis1, self._ndim), normal_axis("swapaxes", axis2, self._ndim))
 
     def broadcast_to(self, shape):
         """Repeat along axes of size 1 and new leading axes, with stride 0."""
@@ -732,6 +729,17 @@ cdef char* format_of(int dtype):
     if dtype == INT32:
         return b"i"
     return b"q" if dtype == INT64 else b"?"
+
+
+cdef NDArray swapped(NDArray a, int i, int j):
+    """A view with two axes swapped"""
+    cdef Py_ssize_t shape[MAX_NDIM]
+    cdef Py_ssize_t strides[MAX_NDIM]
+    memcpy(shape, a._shape, a._ndim * sizeof(Py_ssize_t))
+    memcpy(strides, a._strides, a._ndim * sizeof(Py_ssize_t))
+    shape[i], shape[j] = a._shape[j], a._shape[i]
+    strides[i], strides[j] = a._strides[j], a._strides[i]
+    return view_of(a, a._ndim, shape, strides, 0)
 
 
 cdef inline bint accepts(object other):

@@ -1,7 +1,6 @@
 """Ops that choose: comparisons, which have no derivative, and what follows from them. Inputs broadcast as in NumPy."""
 
-import needle_ndarray as nd
-from needle.autograd import Tensor, TensorOp
+from needle.autograd import Tensor, TensorOp, array_api
 from needle.ops.conversion import astype
 from needle.ops.helpers import array_of, number
 
@@ -23,7 +22,7 @@ class Clip(TensorOp):
         self.low, self.high = number(low), number(high)
 
     def compute(self, x):
-        return nd.clip(x, self.low, self.high)
+        return array_api.clip(x, self.low, self.high)
 
     def gradient(self, out_grad, node):
         return where(equal(node, node.inputs[0]), out_grad, 0.0)
@@ -35,7 +34,7 @@ class Where(TensorOp):
     broadcasts = True
 
     def compute(self, condition, a, b):
-        return nd.where(condition, a, b)
+        return array_api.where(condition, a, b)
 
     def gradient(self, out_grad, node):
         c, a, b = node.inputs
@@ -50,10 +49,10 @@ class Maximum(TensorOp):
     broadcasts = True
 
     def compute(self, a, b):
-        return nd.maximum(a, b)
+        return array_api.maximum(a, b)
 
     def gradient(self, out_grad, node):
-        return _to_winner(out_grad, *node.inputs, node)
+        return _to_winner(out_grad, node)
 
 
 class Minimum(TensorOp):
@@ -62,15 +61,16 @@ class Minimum(TensorOp):
     broadcasts = True
 
     def compute(self, a, b):
-        return nd.minimum(a, b)
+        return array_api.minimum(a, b)
 
     def gradient(self, out_grad, node):
-        return _to_winner(out_grad, *node.inputs, node)
+        return _to_winner(out_grad, node)
 
 
-def _to_winner(out_grad, a, b, y):
+def _to_winner(out_grad, node):
+    a, b = node.inputs
     share = astype(where(equal(a, b), 0.5, 1.0), out_grad.dtype) * out_grad
-    return where(equal(a, y), share, 0.0), where(equal(b, y), share, 0.0)
+    return where(equal(a, node), share, 0.0), where(equal(b, node), share, 0.0)
 
 
 # ---- The functions --------------------------------------------------------------------------
@@ -113,14 +113,14 @@ def _comparison(function):
     return compare
 
 
-equal = _comparison(nd.equal)
-not_equal = _comparison(nd.not_equal)
-less = _comparison(nd.less)
-less_equal = _comparison(nd.less_equal)
-greater = _comparison(nd.greater)
-greater_equal = _comparison(nd.greater_equal)
-logical_and = _comparison(nd.logical_and)
-logical_or = _comparison(nd.logical_or)
+equal = _comparison(array_api.equal)
+not_equal = _comparison(array_api.not_equal)
+less = _comparison(array_api.less)
+less_equal = _comparison(array_api.less_equal)
+greater = _comparison(array_api.greater)
+greater_equal = _comparison(array_api.greater_equal)
+logical_and = _comparison(array_api.logical_and)
+logical_or = _comparison(array_api.logical_or)
 
 
 def _step(function):
@@ -132,11 +132,11 @@ def _step(function):
     return apply
 
 
-logical_not = _step(nd.logical_not)
-sign = _step(nd.sign)
-floor = _step(nd.floor)
-ceil = _step(nd.ceil)
-round = _step(nd.round)
-isnan = _step(nd.isnan)
-isinf = _step(nd.isinf)
-isfinite = _step(nd.isfinite)
+logical_not = _step(array_api.logical_not)
+sign = _step(array_api.sign)
+floor = _step(array_api.floor)
+ceil = _step(array_api.ceil)
+round = _step(array_api.round)
+isnan = _step(array_api.isnan)
+isinf = _step(array_api.isinf)
+isfinite = _step(array_api.isfinite)

@@ -1,14 +1,13 @@
 """The same values in another dtype, on another device, or in other memory."""
 
-import needle_ndarray as nd
-from needle.autograd import Tensor, TensorOp
+from needle.autograd import Tensor, TensorOp, array_api
 
 
 class Astype(TensorOp):
     """y = x in another float dtype;  dx = dy in x's"""
 
     def __init__(self, dtype):
-        self.dtype = nd.dtype(dtype)
+        self.dtype = array_api.dtype(dtype)
 
     def compute(self, x):
         return x.astype(self.dtype)
@@ -55,9 +54,9 @@ class Alias(TensorOp):
 
 def astype(a, dtype):
     """a in another dtype: recorded between float dtypes, a constant otherwise."""
-    if nd.dtype(dtype) == a.dtype:
+    if array_api.dtype(dtype) == a.dtype:
         return a
-    if nd.dtype(dtype).is_float and a.dtype.is_float:
+    if array_api.dtype(dtype).is_float and a.dtype.is_float:
         return Astype(dtype)(a)
     return Tensor.make_const(a.realize_cached_data().astype(dtype))
 

@@ -1,7 +1,6 @@
 """Picking elements by position: indexing, take, gather, embedding."""
 
-import needle_ndarray as nd
-from needle.autograd import TensorOp
+from needle.autograd import TensorOp, array_api
 from needle.ops.helpers import index_of, key_of
 from needle.ops.reductions import sum_to
 from needle_ndarray.indexing import add_at
@@ -27,7 +26,7 @@ class AddAt(TensorOp):
         self.key, self.shape = key_of(key), shape
 
     def compute(self, x):
-        return add_at(nd.zeros(self.shape, x.dtype, x.device), self.key, x)
+        return add_at(array_api.zeros(self.shape, x.dtype, x.device), self.key, x)
 
     def gradient(self, out_grad, node):
         return GetItem(self.key)(out_grad)
@@ -57,7 +56,7 @@ class Take(TensorOp):
         self.axis = axis
 
     def compute(self, x, index):
-        return nd.take(x, index, axis=self.axis)
+        return array_api.take(x, index, axis=self.axis)
 
     def gradient(self, out_grad, node):
         x, index = node.inputs
@@ -71,7 +70,7 @@ class ScatterAdd(TensorOp):
         self.axis, self.shape = axis, shape
 
     def compute(self, x, index):
-        return nd.scatter_add(nd.zeros(self.shape, x.dtype, x.device), index, x, axis=self.axis)
+        return array_api.scatter_add(array_api.zeros(self.shape, x.dtype, x.device), index, x, axis=self.axis)
 
     def gradient(self, out_grad, node):
         return Take(self.axis)(out_grad, node.inputs[1]), None
@@ -101,7 +100,7 @@ def gather(a, index, axis=-1):
         raise ValueError(f"gather: index has shape {index.shape}, the tensor {a.shape}: expected as many axes")
     at = axis % a.ndim if -a.ndim <= axis < a.ndim else axis
     key = [
-        index if i == at else nd.arange(n, device=a.device).reshape((1,) * i + (-1,) + (1,) * (a.ndim - i - 1))
+        index if i == at else array_api.arange(n, device=a.device).reshape((1,) * i + (-1,) + (1,) * (a.ndim - i - 1))
         for i, n in enumerate(index.shape)
     ]
     if not 0 <= at < a.ndim:

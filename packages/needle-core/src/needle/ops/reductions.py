@@ -2,8 +2,7 @@
 
 import math
 
-import needle_ndarray as nd
-from needle.autograd import Tensor, TensorOp
+from needle.autograd import Tensor, TensorOp, array_api
 from needle.ops.choosing import equal, where
 from needle.ops.conversion import astype
 from needle.ops.functions import exp
@@ -115,7 +114,7 @@ class CumSum(TensorOp):
         self.axis = axis
 
     def compute(self, x):
-        return nd.cumsum(x, self.axis)
+        return array_api.cumsum(x, self.axis)
 
     def gradient(self, out_grad, node):
         return flip(cumsum(flip(out_grad, self.axis), self.axis), self.axis)
@@ -128,7 +127,7 @@ class LogSumExp(TensorOp):
         self.axes, self.keepdims = axes, keepdims
 
     def compute(self, x):
-        return nd.logsumexp(x, self.axes, keepdims=self.keepdims)
+        return array_api.logsumexp(x, self.axes, keepdims=self.keepdims)
 
     def gradient(self, out_grad, node):
         x = node.inputs[0]
@@ -142,7 +141,7 @@ class Softmax(TensorOp):
         self.axes = axes
 
     def compute(self, x):
-        return nd.softmax(x, self.axes)
+        return array_api.softmax(x, self.axes)
 
     def gradient(self, out_grad, node):
         return node * (out_grad - summation(node * out_grad, self.axes, keepdims=True))
@@ -155,7 +154,7 @@ class LogSoftmax(TensorOp):
         self.axes = axes
 
     def compute(self, x):
-        return nd.log_softmax(x, self.axes)
+        return array_api.log_softmax(x, self.axes)
 
     def gradient(self, out_grad, node):
         return out_grad - exp(node) * summation(out_grad, self.axes, keepdims=True)
@@ -173,11 +172,14 @@ def broadcast_to(a, shape):
 
 def sum_to(a, shape):
     """a summed over the axes along which `shape` would have to be broadcast to a's: the reverse of broadcasting."""
-    if a.shape == shape:
+    given = a.shape
+    if given == shape:
         return a
-    lead = a.ndim - len(shape)
-    axes = (*range(lead), *[i for i, n in enumerate(shape, lead) if n == 1 and a.shape[i] != 1])
-    return reshape(summation(a, axes), shape) if axes else reshape(a, shape)
+    lead = len(given) - len(shape)
+    if given[lead:] == shape:
+        return Summation(tuple(range(lead)))(a)
+    axes = (*range(lead), *[i for i, n in enumerate(shape, lead) if n == 1 and given[i] != 1])
+    return reshape(Summation(axes)(a), shape)
 
 
 def mean(a, axes=None, keepdims=False):
@@ -237,19 +239,19 @@ def logsoftmax(a, axes=-1):
 
 def argmax(a, axis=None, keepdims=False):
     """Position of the first largest element."""
-    return Tensor.make_const(nd.argmax(array_of(a), axis, keepdims=keepdims))
+    return Tensor.make_const(array_api.argmax(array_of(a), axis, keepdims=keepdims))
 
 
 def argmin(a, axis=None, keepdims=False):
     """Position of the first smallest element."""
-    return Tensor.make_const(nd.argmin(array_of(a), axis, keepdims=keepdims))
+    return Tensor.make_const(array_api.argmin(array_of(a), axis, keepdims=keepdims))
 
 
 def any(a, axes=None, keepdims=False):
     """Whether one element is not 0."""
-    return Tensor.make_const(nd.any(array_of(a), axes, keepdims=keepdims))
+    return Tensor.make_const(array_api.any(array_of(a), axes, keepdims=keepdims))
 
 
 def all(a, axes=None, keepdims=False):
     """Whether no element is 0."""
-    return Tensor.make_const(nd.all(array_of(a), axes, keepdims=keepdims))
+    return Tensor.make_const(array_api.all(array_of(a), axes, keepdims=keepdims))

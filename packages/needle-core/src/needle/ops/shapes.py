@@ -1,7 +1,6 @@
 """Ops that move elements and change none: shapes, axes, joining, cutting."""
 
-import needle_ndarray as nd
-from needle.autograd import Tensor, TensorOp, TensorTuple, TensorTupleOp
+from needle.autograd import Tensor, TensorOp, TensorTuple, TensorTupleOp, array_api
 from needle_ndarray.ndarray import normal_axes
 
 
@@ -47,8 +46,8 @@ class Permute(TensorOp):
         return x.permute(self.axes)
 
     def gradient(self, out_grad, node):
-        order = normal_axes("permute", self.axes, len(self.axes)) if self.axes else ()
-        return Permute(tuple([order.index(i) for i in range(len(order))]))(out_grad)
+        order = [i % len(self.axes) for i in self.axes]
+        return Permute([order.index(i) for i in range(len(order))])(out_grad)
 
 
 class Flip(TensorOp):
@@ -80,7 +79,9 @@ class Dilate(TensorOp):
 
     def compute(self, x):
         places = self.places(x.ndim)
-        out = nd.zeros([n * (place.step or 1) for n, place in zip(x.shape, places, strict=True)], x.dtype, x.device)
+        out = array_api.zeros(
+            [n * (place.step or 1) for n, place in zip(x.shape, places, strict=True)], x.dtype, x.device
+        )
         out[places] = x
         return out
 
@@ -106,7 +107,7 @@ class Pad(TensorOp):
         self.widths, self.value = tuple([tuple(pair) for pair in widths]), value
 
     def compute(self, x):
-        return nd.pad(x, self.widths, self.value)
+        return array_api.pad(x, self.widths, self.value)
 
     def gradient(self, out_grad, node):
         shape = node.inputs[0].shape
@@ -128,7 +129,7 @@ class Stack(TensorOp):
         return super().__call__(*args)
 
     def compute(self, *args):
-        return nd.stack(args, axis=self.axis)
+        return array_api.stack(args, axis=self.axis)
 
     def gradient(self, out_grad, node):
         return split(out_grad, self.axis).tuple()
@@ -141,7 +142,7 @@ class Split(TensorTupleOp):
         self.axis = axis
 
     def compute(self, x):
-        return nd.unstack(x, axis=self.axis)
+        return array_api.unstack(x, axis=self.axis)
 
     def gradient(self, out_grad, node):
         return stack(out_grad, self.axis)
@@ -154,7 +155,7 @@ class Concatenate(TensorOp):
         self.axis = axis
 
     def compute(self, *args):
-        return nd.concatenate(args, axis=self.axis)
+        return array_api.concatenate(args, axis=self.axis)
 
     def gradient(self, out_grad, node):
         (axis,) = normal_axes("concatenate", self.axis, out_grad.ndim)

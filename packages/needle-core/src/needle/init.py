@@ -1,0 +1,180 @@
+"""New tensors: constants, random numbers, and the initial weights of layers.
+
+Random numbers come from NumPy's global generator in order of creation, so that `np.random.seed` reproduces published results, or,
+after `needle.random.seed`, from Needle's own (see `needle.random`). They are drawn, rounded to `dtype`, and scaled in it.
+
+Every function takes `device`, `dtype` and `requires_grad`; a shape is given as numbers, or as one tuple.
+"""
+
+import math
+import operator
+
+import numpy as np
+
+import needle_ndarray as nd
+from needle.autograd import Tensor
+
+__all__ = [
+    "constant",
+    "kaiming_normal",
+    "kaiming_uniform",
+    "one_hot",
+    "ones",
+    "ones_like",
+    "rand",
+    "randb",
+    "randn",
+    "xavier_normal",
+    "xavier_uniform",
+    "zeros",
+    "zeros_like",
+]
+
+
+def _shape(name: str, shape: tuple) -> tuple[int, ...]:
+    """Sizes from numbers or one tuple."""
+    sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+    try:
+        made = tuple([operator.index(n) for n in sizes])
+    except TypeError:
+        raise TypeError(f"{name}: shape {tuple(sizes)}: expected ints") from None
+    if any(n < 0 for n in made):
+        raise ValueError(f"{name}: shape {made}: sizes are 0 or more")
+    return made
+
+
+def _drawn(dtype):
+    """What to draw in: floats as asked for, float32 for what is cast to something else."""
+    return dtype if nd.dtype(dtype).is_float else "float32"
+
+
+def _tensor(array, dtype, requires_grad) -> Tensor:
+    return Tensor.make_const(array.astype(dtype, copy=False), requires_grad=requires_grad)
+
+
+# ---- Random numbers --------------------------------------------------------------------------
+
+
+def rand(*shape, low=0.0, high=1.0, device=None, dtype="float32", requires_grad=False):
+    """U(low, high): even on [low, high).
+
+    >>> np.random.seed(0)
+    >>> rand(2, low=-1, high=1).tolist()
+    [0.09762704372406006, 0.43037867546081543]
+    """
+    made = nd.random.uniform(*_shape("rand", shape), low=low, high=high, device=device, dtype=_drawn(dtype))
+    return _tensor(made, dtype, requires_grad)
+
+
+def randn(*shape, mean=0.0, std=1.0, device=None, dtype="float32", requires_grad=False):
+    """N(mean, std^2): normal.
+
+    >>> np.random.seed(0)
+    >>> randn(2, 3).shape
+    (2, 3)
+    """
+    if not std >= 0:
+        raise ValueError(f"randn: std {std}: expected 0 or more")
+    made = nd.random.normal(*_shape("randn", shape), mean=mean, std=std, device=device, dtype=_drawn(dtype))
+    return _tensor(made, dtype, requires_grad)
+
+
+def randb(*shape, p=0.5, device=None, dtype="bool", requires_grad=False):
+    """1 with probability p, else 0: rand(*shape) <= p."""
+    if not 0 <= p <= 1:
+        raise ValueError(f"randb: p {p}: expected 0 to 1")
+    return _tensor(nd.random.bernoulli(*_shape("randb", shape), p=p, device=device), dtype, requires_grad)
+
+
+# ---- Constants --------------------------------------------------------------------------
+
+
+def constant(*shape, c=1.0, device=None, dtype="float32", requires_grad=False):
+    """c everywhere."""
+    return _tensor(nd.full(_shape("constant", shape), c, dtype, device), dtype, requires_grad)
+
+
+def ones(*shape, device=None, dtype="float32", requires_grad=False):
+    """1 everywhere."""
+    return _tensor(nd.ones(_shape("ones", shape), dtype, device), dtype, requires_grad)
+
+
+def zeros(*shape, device=None, dtype="float32", requires_grad=False):
+    """0 everywhere."""
+    return _tensor(nd.zeros(_shape("zeros", shape), dtype, device), dtype, requires_grad)
+
+
+def _like(array, device, dtype) -> dict:
+    return {"device": array.device if device is None else device, "dtype": array.dtype if dtype is None else dtype}
+
+
+def zeros_like(array, *, device=None, dtype=None, requires_grad=False):
+    """0 everywhere, in the shape of a Tensor or NDArray, and with its dtype and device unless others are given."""
+    return zeros(array.shape, **_like(array, device, dtype), requires_grad=requires_grad)
+
+
+def ones_like(array, *, device=None, dtype=None, requires_grad=False):
+    """1 everywhere, in the shape of a Tensor or NDArray, and with its dtype and device unless others are given."""
+    return ones(array.shape, **_like(array, device, dtype), requires_grad=requires_grad)
+
+
+def one_hot(n, i, device=None, dtype="float32", requires_grad=False):
+    """1 at position i of n: shape of i + (n,). `i` is a Tensor, an array, a list or an int; floats may stand for integers.
+
+    >>> one_hot(3, [2, 0]).tolist()
+    [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
+    """
+    place = i.device if device is None and isinstance(i, (Tensor, nd.NDArray)) else device
+    index = i.numpy() if isinstance(i, (Tensor, nd.NDArray)) else np.asarray(i)
+    if index.size and index.dtype.kind == "f" and not (index == np.floor(index)).all():
+        raise ValueError(f"one_hot: {index[index != np.floor(index)].flat[0]} is no position")
+    return _tensor(nd.one_hot(n, index, dtype, place), dtype, requires_grad)
+
+
+# ---- Initial weights --------------------------------------------------------------------------
+
+#: Factor that keeps the variance of a layer's output where its nonlinearity lessens it.
+_GAIN = {"relu": math.sqrt(2.0), "linear": 1.0, "tanh": 5.0 / 3.0}
+
+
+def _gain(name: str, nonlinearity: str) -> float:
+    if nonlinearity not in _GAIN:
+        raise ValueError(f"{name}: nonlinearity {nonlinearity!r}: expected one of {', '.join(_GAIN)}")
+    return _GAIN[nonlinearity]
+
+
+def _fans(name: str, fan_in: int, fan_out: int, shape) -> tuple:
+    """The shape of the weights: that given, or (fan_in, fan_out)."""
+    if fan_in <= 0 or fan_out <= 0:
+        raise ValueError(f"{name}: fan_in {fan_in}, fan_out {fan_out}: expected 1 or more")
+    return _shape(name, (fan_in, fan_out) if shape is None else (shape,))
+
+
+def xavier_uniform(fan_in, fan_out, gain=1.0, *, shape=None, **kwargs):
+    """U(-a, a), a = gain sqrt(6 / (fan_in + fan_out)); of shape (fan_in, fan_out) unless one is given."""
+    sizes = _fans("xavier_uniform", fan_in, fan_out, shape)
+    bound = gain * math.sqrt(6.0 / (fan_in + fan_out))
+    return rand(*sizes, low=-bound, high=bound, **kwargs)
+
+
+def xavier_normal(fan_in, fan_out, gain=1.0, *, shape=None, **kwargs):
+    """N(0, s^2), s = gain sqrt(2 / (fan_in + fan_out)); of shape (fan_in, fan_out) unless one is given."""
+    sizes = _fans("xavier_normal", fan_in, fan_out, shape)
+    return randn(*sizes, std=gain * math.sqrt(2.0 / (fan_in + fan_out)), **kwargs)
+
+
+def kaiming_uniform(fan_in, fan_out, shape=None, nonlinearity="relu", **kwargs):
+    """U(-a, a), a = gain sqrt(3 / fan_in), gain = sqrt 2 for relu; of shape (fan_in, fan_out) unless one is given.
+
+    >>> kaiming_uniform(27, 144, shape=(3, 3, 3, 16)).shape  # a convolution
+    (3, 3, 3, 16)
+    """
+    sizes = _fans("kaiming_uniform", fan_in, fan_out, shape)
+    bound = _gain("kaiming_uniform", nonlinearity) * math.sqrt(3.0 / fan_in)
+    return rand(*sizes, low=-bound, high=bound, **kwargs)
+
+
+def kaiming_normal(fan_in, fan_out, nonlinearity="relu", *, shape=None, **kwargs):
+    """N(0, s^2), s = gain / sqrt(fan_in), gain = sqrt 2 for relu; of shape (fan_in, fan_out) unless one is given."""
+    sizes = _fans("kaiming_normal", fan_in, fan_out, shape)
+    return randn(*sizes, std=_gain("kaiming_normal", nonlinearity) / math.sqrt(fan_in), **kwargs)
