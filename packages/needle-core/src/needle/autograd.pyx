@@ -11,6 +11,7 @@ write clock of needle_ndarray (one counter for all writes to all arrays) tells w
 cimport cython
 from cpython.object cimport PyObject
 from cpython.pycapsule cimport PyCapsule_GetPointer
+from cpython.tuple cimport PyTuple_GET_SIZE
 from libc.stdlib cimport free, malloc, realloc
 
 import functools
@@ -54,6 +55,7 @@ cdef extern from *:
         PyObject* guarded
     Modes* modes_here "needle_modes_here"() noexcept nogil
     Py_ssize_t Py_REFCNT(PyObject* value) noexcept nogil
+    PyObject* entry "PyTuple_GET_ITEM"(object values, Py_ssize_t i) noexcept      # borrowed
     unsigned int type_version "needle_type_version"(object value) noexcept     # changes when its class does; 0: unknown
 
 cdef long long* write_clock = <long long*> PyCapsule_GetPointer(WRITE_CLOCK, "needle_ndarray.write_clock")
@@ -202,9 +204,10 @@ cdef class Value:
     def __dealloc__(self):
         global live_values
         live_values -= 1
+        cdef Py_ssize_t i
         if self.inputs is not None:     # the garbage collector has cleared it otherwise
-            for x in self.inputs:
-                (<Value> x).uses -= 1
+            for i in range(PyTuple_GET_SIZE(self.inputs)):
+                (<Value> entry(self.inputs, i)).uses -= 1
 
     @property
     def requires_grad(self):
@@ -375,10 +378,11 @@ cdef TensorTuple apply_tuple(Op op, tuple inputs):
 cdef int record(Op op, tuple inputs, Value out) except -1:
     cdef Modes* here = modes_here()
     cdef bint recorded = False
-    for x in inputs:
-        if not isinstance(x, Value):
+    cdef Py_ssize_t i, n = PyTuple_GET_SIZE(inputs)
+    for i in range(n):
+        if type(<object> entry(inputs, i)) is not Tensor and not isinstance(<object> entry(inputs, i), Value):
             return record(op, as_values(op, inputs), out)
-        recorded = recorded or (<Value> x).wants_grad
+        recorded |= (<Value> entry(inputs, i)).wants_grad
     recorded = recorded and not here.no_grad
     if not is_lazy(here):
         if here.guarded is not NULL and write_clock[0] != (<Value> here.guarded).stamp:
@@ -393,8 +397,8 @@ cdef int record(Op op, tuple inputs, Value out) except -1:
     elif here.anomaly:
         note_origin(op, out, here)
     out.op, out.inputs, out.wants_grad = op, inputs, recorded
-    for x in inputs:
-        (<Value> x).uses += 1
+    for i in range(n):
+        (<Value> entry(inputs, i)).uses += 1
     if here.made is not NULL:
         (<list> here.made).append(out)
     return 0
@@ -414,7 +418,7 @@ cdef int note_origin(Op op, Value out, Modes* here) except -1:
 
 cdef object compute(Op op, tuple inputs):
     """op.compute of the inputs' data"""
-    cdef Py_ssize_t n = len(inputs)
+    cdef Py_ssize_t n = PyTuple_GET_SIZE(inputs)
     cdef object data
     cdef object function
     if op.seen == 0 or op.seen != type_version(op):
@@ -422,9 +426,9 @@ cdef object compute(Op op, tuple inputs):
         op.seen = type_version(op)
     function = op.compute_function
     if n == 2:
-        data = function(op, realized(<Value> inputs[0]), realized(<Value> inputs[1]))
+        data = function(op, realized(<Value> entry(inputs, 0)), realized(<Value> entry(inputs, 1)))
     elif n == 1:
-        data = function(op, realized(<Value> inputs[0]))
+        data = function(op, realized(<Value> entry(inputs, 0)))
     else:
         data = function(op, *[realized(<Value> x) for x in inputs])
     return data if type(data) is ndarray_type else checked(op, data, inputs)
