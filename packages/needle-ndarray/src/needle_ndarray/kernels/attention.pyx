@@ -8,10 +8,10 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 from needle_ndarray.kernels.ewise cimport unary
+from needle_ndarray.kernels.lanes cimport LANES, RUN, clear, folded
 from needle_ndarray.kernels.matmul cimport Blas
-from needle_ndarray.kernels.reduce cimport fold_floats
 from needle_ndarray.kernels.views cimport BOOL, FLOAT32, F, View, boolean, thread_number
-from needle_ndarray.optable cimport EXP, MAX, SUM
+from needle_ndarray.optable cimport EXP
 
 ctypedef void (*sgemm_t)(int order, int ta, int tb, int m, int n, int k, float alpha, const float* a, int lda,
                          const float* b, int ldb, float beta, float* c, int ldc) noexcept nogil
@@ -23,7 +23,6 @@ cdef enum:
     NO_TRANS = 111
     TRANS = 112
     BLOCK = 64              # query rows at a time
-    LANES = 32
 
 
 cdef void gemm(const Blas* blas, int ta, int tb, Py_ssize_t m, Py_ssize_t n, Py_ssize_t k, double alpha, const F* a, Py_ssize_t lda,
@@ -96,31 +95,63 @@ cdef void add_mask(F* scores, const View* mask, const char* row, Py_ssize_t n) n
             scores[j] += added[j * stride]
 
 
-cdef void shift(F* scores, Py_ssize_t visible, Py_ssize_t n, int dtype) noexcept nogil:
+cdef F largest_of(const F* a, Py_ssize_t n) noexcept nogil:
+    """The largest of a row; NaN is left out, it comes through the differences"""
+    cdef F lane[LANES]
+    cdef Py_ssize_t i, k, whole = n - n % LANES
+    for k in range(LANES):
+        lane[k] = -INFINITY
+    for i in range(whole // LANES):
+        for k in range(LANES):
+            lane[k] = a[LANES * i + k] if a[LANES * i + k] > lane[k] else lane[k]
+    for k in range(n - whole):
+        lane[k] = a[whole + k] if a[whole + k] > lane[k] else lane[k]
+    for k in range(16):
+        lane[k] = lane[16 + k] if lane[16 + k] > lane[k] else lane[k]
+    for k in range(1, 16):
+        lane[0] = lane[k] if lane[k] > lane[0] else lane[0]
+    return lane[0]
+
+
+cdef void shift(F* scores, Py_ssize_t visible, Py_ssize_t n) noexcept nogil:
     """scores = scores - max, and 1 where there is nothing to see: e^1 is computed fast, e^-inf is not, and 1 is above the max"""
-    cdef F largest = <F> fold_floats(MAX, dtype, <const char*> scores, visible)
+    cdef F largest
     cdef Py_ssize_t j
-    for j in range(visible):
-        scores[j] = 1 if scores[j] == -INFINITY else scores[j] - largest
     for j in range(visible, n):
-        scores[j] = 1
-
-
-cdef F clear(const F* shifted, F* weights, Py_ssize_t n, int dtype) noexcept nogil:
-    """weights = 0 where there was nothing to see; 1 / their sum, or 0 for a row of none"""
-    cdef Py_ssize_t j
-    cdef double total
+        scores[j] = -INFINITY
+    largest = largest_of(scores, n)
     for j in range(n):
-        weights[j] = 0 if shifted[j] > 0 else weights[j]
-    total = fold_floats(SUM, dtype, <const char*> weights, n)
-    return 0 if total == 0 else <F> (1 / total)
+        scores[j] = 1 if scores[j] == -INFINITY else scores[j] - largest
+
+
+cdef double clear_unseen(const F* shifted, F* weights, Py_ssize_t n) noexcept nogil:
+    """weights = 0 where there was nothing to see; their sum"""
+    cdef F lane[LANES]
+    cdef Py_ssize_t run, k, _i
+    cdef double total = 0
+    while n > 0:
+        run = min(n, <Py_ssize_t> RUN)
+        clear(lane)
+        for k in range(run):
+            weights[k] = 0 if shifted[k] > 0 else weights[k]
+        for _i in range(run // LANES):
+            for k in range(LANES):
+                lane[k] += weights[k]
+            weights += LANES
+        for k in range(run % LANES):
+            lane[k] += weights[k]
+        weights += run % LANES
+        shifted += run
+        n -= run
+        total += folded(lane)
+    return total
 
 
 cdef void weigh(const Attention* job, Py_ssize_t batch, Py_ssize_t first, Py_ssize_t rows, Py_ssize_t n, F* scores, F* weights,
                 F* inverse) noexcept nogil:
-    """weights (rows, n) = e^(scale q k^T + mask - max) for the queries from `first` on; inverse = 1 / sum of each row"""
+    """weights (rows, n) = e^(scale q k^T + mask - max) for the queries from `first` on; inverse = 1 / sum of each row, 0 for one of none"""
     cdef Py_ssize_t i
-    cdef int dtype = job.q.dtype
+    cdef double total
     cdef const char* mask
     gemm(job.blas, NO_TRANS, TRANS, rows, n, columns_of(&job.q), job.scale,
          <const F*> matrix(&job.q, batch) + first * row_stride(&job.q), row_stride(&job.q),
@@ -130,10 +161,11 @@ cdef void weigh(const Attention* job, Py_ssize_t batch, Py_ssize_t first, Py_ssi
         for i in range(rows):
             add_mask(scores + i * n, &job.mask, mask + (first + i) * job.mask.strides[job.mask.ndim - 2] * job.mask.itemsize, n)
     for i in range(rows):
-        shift(scores + i * n, seen(job, first + i), n, dtype)
-    unary(EXP, dtype, <const char*> scores, <char*> weights, rows * n)
+        shift(scores + i * n, seen(job, first + i), n)
+    unary(EXP, job.q.dtype, <const char*> scores, <char*> weights, rows * n)
     for i in range(rows):
-        inverse[i] = clear(scores + i * n, weights + i * n, n, dtype)
+        total = clear_unseen(scores + i * n, weights + i * n, n)
+        inverse[i] = 0 if total == 0 else <F> (1 / total)
 
 
 cdef inline void multiply(F* row, F factor, Py_ssize_t n) noexcept nogil:
@@ -142,22 +174,26 @@ cdef inline void multiply(F* row, F factor, Py_ssize_t n) noexcept nogil:
         row[j] *= factor
 
 
-cdef F dot(const F* a, const F* b, Py_ssize_t n) noexcept nogil:
-    """sum of a b, in LANES"""
+cdef double dot(const F* a, const F* b, Py_ssize_t n) noexcept nogil:
+    """sum of a b"""
     cdef F lane[LANES]
-    cdef Py_ssize_t i, k
-    memset(lane, 0, LANES * sizeof(F))
-    for i in range(n // LANES):
-        for k in range(LANES):
-            lane[k] += a[LANES * i + k] * b[LANES * i + k]
-    for i in range(n - n % LANES, n):
-        lane[i % LANES] += a[i] * b[i]
-    k = LANES // 2
-    while k > 0:
-        for i in range(k):
-            lane[i] += lane[i + k]
-        k //= 2
-    return lane[0]
+    cdef Py_ssize_t run, k, _i
+    cdef double total = 0
+    while n > 0:
+        run = min(n, <Py_ssize_t> RUN)
+        clear(lane)
+        for _i in range(run // LANES):
+            for k in range(LANES):
+                lane[k] += a[k] * b[k]
+            a += LANES
+            b += LANES
+        for k in range(run % LANES):
+            lane[k] += a[k] * b[k]
+        a += run % LANES
+        b += run % LANES
+        n -= run
+        total += folded(lane)
+    return total
 
 
 # ---- Forward --------------------------------------------------------------------------
@@ -237,7 +273,7 @@ cdef void attend_grad(const Attention* job, Py_ssize_t batch, const View* grad, 
              <const F*> matrix(&job.v, batch), row_stride(&job.v), 0, room, n)
         for i in range(rows):
             ds = room + i * n
-            mean = dot(p + i * n, ds, n)
+            mean = <F> dot(p + i * n, ds, n)
             for j in range(n):
                 ds[j] = p[i * n + j] * (ds[j] - mean)
         gemm(job.blas, NO_TRANS, NO_TRANS, rows, d, n, job.scale, room, n, k_at, row_stride(&job.k), 0, dq_at, row_stride(dq))

@@ -9,12 +9,11 @@ from libc.math cimport NAN, sqrt
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
+from needle_ndarray.kernels.lanes cimport LANES, RUN, clear, folded
 from needle_ndarray.kernels.strided cimport contiguous, copy, gather, scatter
 from needle_ndarray.kernels.views cimport FLOAT32, FLOAT64, F, View, thread_number
 
 cdef enum:
-    LANES = 32              # too many to be unrolled, which is what makes a vector loop of them
-    RUN = 2048              # elements of a row added up before they go to a double: 64 to a lane
     ROWS = 32               # rows added up before they go to a double
     STAGED = 8192           # elements staged at a time, where rows are short enough
     TASKS = 64              # partial column sums, fewer where rows are long
@@ -85,15 +84,6 @@ cdef void total(const Cut* c, double* partial, Py_ssize_t width) noexcept nogil:
 
 # ---- Sums along a row --------------------------------------------------------------------------
 
-cdef inline double fold(F* lane) noexcept nogil:
-    cdef Py_ssize_t i, k = LANES // 2
-    while k > 0:
-        for i in range(k):
-            lane[i] += lane[i + k]
-        k //= 2
-    return lane[0]
-
-
 cdef double sum_from(const F* x, F x0, Py_ssize_t n) noexcept nogil:
     """sum of x - x0"""
     cdef F lane[LANES]
@@ -101,7 +91,7 @@ cdef double sum_from(const F* x, F x0, Py_ssize_t n) noexcept nogil:
     cdef Py_ssize_t run, k, _i
     while n > 0:
         run = min(n, <Py_ssize_t> RUN)
-        memset(lane, 0, LANES * sizeof(F))
+        clear(lane)
         for _i in range(run // LANES):
             for k in range(LANES):
                 lane[k] += x[k] - x0
@@ -110,7 +100,7 @@ cdef double sum_from(const F* x, F x0, Py_ssize_t n) noexcept nogil:
             lane[k] += x[k] - x0
         x += run % LANES
         n -= run
-        acc += fold(lane)
+        acc += folded(lane)
     return acc
 
 
@@ -121,7 +111,7 @@ cdef double squares_from(const F* x, F x0, F m, Py_ssize_t n) noexcept nogil:
     cdef Py_ssize_t run, k, _i
     while n > 0:
         run = min(n, <Py_ssize_t> RUN)
-        memset(lane, 0, LANES * sizeof(F))
+        clear(lane)
         for _i in range(run // LANES):
             for k in range(LANES):
                 lane[k] += ((x[k] - x0) - m) * ((x[k] - x0) - m)
@@ -130,7 +120,7 @@ cdef double squares_from(const F* x, F x0, F m, Py_ssize_t n) noexcept nogil:
             lane[k] += ((x[k] - x0) - m) * ((x[k] - x0) - m)
         x += run % LANES
         n -= run
-        acc += fold(lane)
+        acc += folded(lane)
     return acc
 
 
@@ -143,8 +133,8 @@ cdef void gradient_sums(const F* grad, const F* weight, const F* x, F x0, F m, P
     g[0] = gx[0] = 0
     while n > 0:
         run = min(n, <Py_ssize_t> RUN)
-        memset(lane, 0, LANES * sizeof(F))
-        memset(lane_x, 0, LANES * sizeof(F))
+        clear(lane)
+        clear(lane_x)
         for _i in range(run // LANES):
             for k in range(LANES):
                 each = grad[k] * weight[k]
@@ -161,8 +151,8 @@ cdef void gradient_sums(const F* grad, const F* weight, const F* x, F x0, F m, P
         weight += run % LANES
         x += run % LANES
         n -= run
-        g[0] += fold(lane)
-        gx[0] += fold(lane_x)
+        g[0] += folded(lane)
+        gx[0] += folded(lane_x)
 
 
 cdef inline F mean_from(const F* x, Py_ssize_t n) noexcept nogil:
@@ -209,19 +199,41 @@ cdef int layer_norm_of(View* x, View* weight, View* bias, double eps, View* out,
     return 0
 
 
-cdef void layer_norm_grad_row(const F* grad, const F* x, const F* weight, double eps, F* dx, F* dweight, F* dbias,
+cdef void layer_norm_grad_row(const F* grad, const F* x, const F* weight, double eps, F* dx, F* mean, F* scale,
                               Py_ssize_t n) noexcept nogil:
-    """dx = r (g - mean g - x^ mean(g x^)) for g = grad weight, x^ = r (x - mean);  dweight += grad x^;  dbias += grad"""
-    cdef F x0 = x[0], m = mean_from(x, n), r = rsqrt_of(x, m, n, eps), mean_g, mean_gx, x_hat
+    """dx = r (g - mean g - x^ mean(g x^)) for g = grad weight, x^ = r (x - mean); mean and scale = those of the row"""
+    cdef F x0 = x[0], m = mean_from(x, n), r = rsqrt_of(x, m, n, eps), mean_g, mean_gx
     cdef double g, gx
     cdef Py_ssize_t j
     gradient_sums(grad, weight, x, x0, m, n, &g, &gx)
     mean_g, mean_gx = <F> (g / n), <F> (gx * r / n)
     for j in range(n):
-        x_hat = ((x[j] - x0) - m) * r
-        dweight[j] += grad[j] * x_hat
-        dbias[j] += grad[j]
-        dx[j] = r * ((grad[j] * weight[j] - mean_g) - x_hat * mean_gx)
+        dx[j] = r * ((grad[j] * weight[j] - mean_g) - ((x[j] - x0) - m) * r * mean_gx)
+    mean[0], scale[0] = m, r
+
+
+cdef void add_four(const F* grad, const F* x, const F* m, const F* r, F* dweight, F* dbias, Py_ssize_t n) noexcept nogil:
+    """dweight += grad x^, dbias += grad, for four rows at a time: the sums are read and written less often"""
+    cdef F m0 = m[0], m1 = m[1], m2 = m[2], m3 = m[3], r0 = r[0], r1 = r[1], r2 = r[2], r3 = r[3]
+    cdef F a0 = x[0], a1 = x[n], a2 = x[2 * n], a3 = x[3 * n]
+    cdef Py_ssize_t j
+    for j in range(n):                  # two loops: with more arrays in one, compilers no longer make vectors
+        dbias[j] += (grad[j] + grad[n + j]) + (grad[2 * n + j] + grad[3 * n + j])
+    for j in range(n):
+        dweight[j] += (grad[j] * (((x[j] - a0) - m0) * r0) + grad[n + j] * (((x[n + j] - a1) - m1) * r1)) \
+            + (grad[2 * n + j] * (((x[2 * n + j] - a2) - m2) * r2) + grad[3 * n + j] * (((x[3 * n + j] - a3) - m3) * r3))
+
+
+cdef void add_rows(const F* grad, const F* x, const F* m, const F* r, Py_ssize_t rows, F* dweight, F* dbias,
+                   Py_ssize_t n) noexcept nogil:
+    cdef Py_ssize_t i, j
+    if rows == 4:
+        add_four(grad, x, m, r, dweight, dbias, n)
+        return
+    for i in range(rows):
+        for j in range(n):
+            dweight[j] += grad[i * n + j] * (((x[i * n + j] - x[i * n]) - m[i]) * r[i])
+            dbias[j] += grad[i * n + j]
 
 
 cdef void layer_norm_grad_span(const Cut* c, Py_ssize_t task, const View* grad, const View* x, const F* weight, double eps, View* dx,
@@ -230,6 +242,8 @@ cdef void layer_norm_grad_span(const Cut* c, Py_ssize_t task, const View* grad, 
     cdef Py_ssize_t n = c.n, block = c.step * n, row = task * c.span, stop = min(c.rows, row + c.span), count, i, j
     cdef bint grad_flat = contiguous(grad), flat = contiguous(x), dx_flat = contiguous(dx)
     cdef F* sums = staged + 3 * block
+    cdef F m[4]
+    cdef F r[4]
     cdef const F* g
     cdef const F* source
     cdef F* target
@@ -241,7 +255,9 @@ cdef void layer_norm_grad_span(const Cut* c, Py_ssize_t task, const View* grad, 
         target = room_for(dx, dx_flat, row * n, staged + 2 * block)
         memset(sums, 0, 2 * n * sizeof(F))
         for i in range(count):
-            layer_norm_grad_row(g + i * n, source + i * n, weight, eps, target + i * n, sums, sums + n, n)
+            layer_norm_grad_row(g + i * n, source + i * n, weight, eps, target + i * n, &m[i % 4], &r[i % 4], n)
+            if i % 4 == 3 or i == count - 1:            # while these rows are in the cache
+                add_rows(g + (i - i % 4) * n, source + (i - i % 4) * n, m, r, i % 4 + 1, sums, sums + n, n)
         for j in range(2 * n):
             partial[j] += sums[j]
         if not dx_flat:
