@@ -143,7 +143,8 @@ cdef bint blas_rows(const View* a) noexcept:
         and (rows == 1 or columns <= a.strides[a.ndim - 2] < 0x7fffffff)
 
 
-cdef NDArray matrices(str verb, object given, const View* lead, Py_ssize_t rows, Py_ssize_t columns, View* view, bint or_bool=False):
+cdef NDArray matrices(str verb, object given, const View* lead, Py_ssize_t rows, Py_ssize_t columns, View* view,
+                      bint or_bool=False):
     """An array (..., rows, columns) of lead's leading axes and dtype, or bool where that is allowed; -1 for any number of rows"""
     cdef NDArray a = host(given, view)
     cdef int i, n = view.ndim
@@ -218,8 +219,8 @@ cdef bint cpu_attention(object q, object k, object v, object mask, bint causal, 
     return True
 
 
-cdef bint cpu_attention_grad(object grad, object q, object k, object v, object mask, bint causal, double scale, object dq, object dk,
-                             object dv) except -1:
+cdef bint cpu_attention_grad(object grad, object q, object k, object v, object mask, bint causal, double scale, object dq,
+                             object dk, object dv) except -1:
     cdef attentions.Attention job
     cdef View g
     cdef View targets[3]

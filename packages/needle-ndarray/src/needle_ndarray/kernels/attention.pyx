@@ -8,8 +8,8 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 from needle_ndarray.kernels.ewise cimport unary
-from needle_ndarray.kernels.lanes cimport LANES, RUN, clear, folded
 from needle_ndarray.kernels.matmul cimport Blas
+from needle_ndarray.kernels.rows cimport LANES, RUN, clear, folded
 from needle_ndarray.kernels.views cimport BOOL, FLOAT32, F, View, boolean, thread_number
 from needle_ndarray.optable cimport EXP
 
@@ -149,8 +149,8 @@ cdef double clear_unseen(const F* shifted, F* weights, Py_ssize_t n) noexcept no
 
 cdef void weigh(const Attention* job, Py_ssize_t batch, Py_ssize_t first, Py_ssize_t rows, Py_ssize_t n, F* scores, F* weights,
                 F* inverse) noexcept nogil:
-    """weights (rows, n) = e^(scale q k^T + mask - max) for the queries from `first` on; inverse = 1 / sum of each row, 0 for one of none"""
-    cdef Py_ssize_t i
+    """weights (rows, n) = e^(scale q k^T + mask - max) of the queries from `first` on; inverse = 1 / sum, 0 where that is 0"""
+    cdef Py_ssize_t i, row
     cdef double total
     cdef const char* mask
     gemm(job.blas, NO_TRANS, TRANS, rows, n, columns_of(&job.q), job.scale,
@@ -159,7 +159,8 @@ cdef void weigh(const Attention* job, Py_ssize_t batch, Py_ssize_t first, Py_ssi
     if job.masked:
         mask = matrix(&job.mask, batch)
         for i in range(rows):
-            add_mask(scores + i * n, &job.mask, mask + (first + i) * job.mask.strides[job.mask.ndim - 2] * job.mask.itemsize, n)
+            row = (first + i) * job.mask.strides[job.mask.ndim - 2]
+            add_mask(scores + i * n, &job.mask, mask + row * job.mask.itemsize, n)
     for i in range(rows):
         shift(scores + i * n, seen(job, first + i), n)
     unary(EXP, job.q.dtype, <const char*> scores, <char*> weights, rows * n)
@@ -237,7 +238,8 @@ cdef int attention_views(const Attention* job, View* out, int threads) noexcept 
 
 # ---- Backward --------------------------------------------------------------------------
 
-cdef void attend_grad(const Attention* job, Py_ssize_t batch, const View* grad, View* dq, View* dk, View* dv, F* room) noexcept nogil:
+cdef void attend_grad(const Attention* job, Py_ssize_t batch, const View* grad, View* dq, View* dk, View* dv,
+                      F* room) noexcept nogil:
     """One matrix: for p = softmax(s), ds = p (grad v^T - sum p grad v^T);  dq = scale ds k, dk = scale ds^T q, dv = p^T grad"""
     cdef Py_ssize_t tq = rows_of(&job.q), tk = rows_of(&job.k), d = columns_of(&job.q), width = columns_of(&job.v)
     cdef Py_ssize_t first = 0, rows, n, i, j

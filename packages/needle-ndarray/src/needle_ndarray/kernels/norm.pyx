@@ -9,78 +9,9 @@ from libc.math cimport NAN, sqrt
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
-from needle_ndarray.kernels.lanes cimport LANES, RUN, clear, folded
-from needle_ndarray.kernels.strided cimport contiguous, copy, gather, scatter
-from needle_ndarray.kernels.views cimport FLOAT32, FLOAT64, F, View, thread_number
-
-cdef enum:
-    ROWS = 32               # rows added up before they go to a double
-    STAGED = 8192           # elements staged at a time, where rows are short enough
-    TASKS = 64              # partial column sums, fewer where rows are long
-    PARTIAL = 1048576       # their elements
-
-
-cdef struct Cut:            # rows in steps that fit the cache, steps in spans with a partial sum each
-    Py_ssize_t n
-    Py_ssize_t rows
-    Py_ssize_t step
-    Py_ssize_t span
-    Py_ssize_t tasks
-
-
-cdef Cut cut(const View* x) noexcept nogil:
-    cdef Cut c
-    cdef Py_ssize_t most
-    c.n = x.shape[x.ndim - 1]
-    c.rows = x.size // c.n
-    c.step = max(<Py_ssize_t> 1, min(<Py_ssize_t> ROWS, STAGED // c.n))
-    most = max(<Py_ssize_t> 8, min(<Py_ssize_t> TASKS, PARTIAL // c.n))
-    c.span = ((c.rows + c.step - 1) // c.step + most - 1) // most * c.step
-    c.tasks = (c.rows + c.span - 1) // c.span if c.rows else 0
-    return c
-
-
-# ---- Rows in and out --------------------------------------------------------------------------
-
-cdef inline F* rows_of(const View* a, bint flat, Py_ssize_t start, Py_ssize_t count, F* staged) noexcept nogil:
-    """Elements start .. start+count where they lie, or brought into the buffer"""
-    if flat:
-        return <F*> a.data + start
-    gather(a, start, count, <char*> staged)
-    return staged
-
-
-cdef inline F* room_for(const View* out, bint flat, Py_ssize_t start, F* staged) noexcept nogil:
-    return <F*> out.data + start if flat else staged
-
-
-cdef void coefficients(const View* given, Py_ssize_t n, F default, F* out) noexcept nogil:
-    """out = a vector of n, or n times the default where none is given"""
-    cdef Py_ssize_t j
-    if given is not NULL:
-        gather(given, 0, n, <char*> out)
-        return
-    for j in range(n):
-        out[j] = default
-
-
-cdef int store(double* values, Py_ssize_t n, const View* out) noexcept nogil:
-    """out = n doubles, rounded to its dtype"""
-    cdef View source, target = out[0]
-    source.data, source.dtype, source.itemsize, source.size = <char*> values, FLOAT64, sizeof(double), n
-    source.ndim, source.shape[0], source.strides[0] = 1, n, 1
-    return copy(&source, &target, 1)
-
-
-cdef void total(const Cut* c, double* partial, Py_ssize_t width) noexcept nogil:
-    """partial[0] = the sum of every task's `width` columns, in order"""
-    cdef Py_ssize_t t, j
-    if c.tasks == 0:
-        memset(partial, 0, width * sizeof(double))
-    for t in range(1, c.tasks):
-        for j in range(width):
-            partial[j] += partial[t * width + j]
-
+from needle_ndarray.kernels.rows cimport LANES, RUN, Cut, clear, coefficients, cut, folded, room_for, rows_of, store, total
+from needle_ndarray.kernels.strided cimport contiguous, gather, scatter
+from needle_ndarray.kernels.views cimport FLOAT32, F, View, thread_number
 
 # ---- Sums along a row --------------------------------------------------------------------------
 
@@ -236,8 +167,8 @@ cdef void add_rows(const F* grad, const F* x, const F* m, const F* r, Py_ssize_t
             dbias[j] += grad[i * n + j]
 
 
-cdef void layer_norm_grad_span(const Cut* c, Py_ssize_t task, const View* grad, const View* x, const F* weight, double eps, View* dx,
-                               double* partial, F* staged) noexcept nogil:
+cdef void layer_norm_grad_span(const Cut* c, Py_ssize_t task, const View* grad, const View* x, const F* weight, double eps,
+                               View* dx, double* partial, F* staged) noexcept nogil:
     """One task's rows, and its part of dweight and dbias"""
     cdef Py_ssize_t n = c.n, block = c.step * n, row = task * c.span, stop = min(c.rows, row + c.span), count, i, j
     cdef bint grad_flat = contiguous(grad), flat = contiguous(x), dx_flat = contiguous(dx)
@@ -396,7 +327,7 @@ cdef int batch_norm_of(View* x, View* weight, View* bias, double eps, View* out,
 cdef void batch_sums_span(const Cut* c, Py_ssize_t task, const View* grad, const View* x, const F* mean, double* partial,
                           F* staged) noexcept nogil:
     """sums of grad (x - mean) and of grad over one task's rows"""
-    cdef Py_ssize_t n = c.n, row = task * c.span, stop = min(c.rows, row + c.span), count, i, j
+    cdef Py_ssize_t n = c.n, row = task * c.span, stop = min(c.rows, row + c.span), count, _i, j
     cdef bint grad_flat = contiguous(grad), flat = contiguous(x)
     cdef F* sums = staged + 2 * c.step * n
     cdef const F* g
@@ -407,7 +338,7 @@ cdef void batch_sums_span(const Cut* c, Py_ssize_t task, const View* grad, const
         g = rows_of(grad, grad_flat, row * n, count * n, staged)
         a = rows_of(x, flat, row * n, count * n, staged + c.step * n)
         memset(sums, 0, 2 * n * sizeof(F))
-        for i in range(count):
+        for _i in range(count):
             for j in range(n):
                 sums[j] += g[j] * (a[j] - mean[j])
                 sums[n + j] += g[j]
