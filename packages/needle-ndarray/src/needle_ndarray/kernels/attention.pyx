@@ -68,6 +68,11 @@ cdef Py_ssize_t batches_of(const View* a) noexcept nogil:
     return count
 
 
+cdef inline Py_ssize_t block_of(const Attention* job) noexcept nogil:
+    """Query rows at a time"""
+    return min(<Py_ssize_t> BLOCK, rows_of(&job.q))
+
+
 cdef inline Py_ssize_t seen(const Attention* job, Py_ssize_t i) noexcept nogil:
     """Keys that query i may see, counted from the first"""
     cdef Py_ssize_t tq = rows_of(&job.q), tk = rows_of(&job.k)
@@ -201,11 +206,11 @@ cdef double dot(const F* a, const F* b, Py_ssize_t n) noexcept nogil:
 
 cdef void attend(const Attention* job, Py_ssize_t batch, Py_ssize_t first, View* out, F* room) noexcept nogil:
     """out = weights v for one block of queries, each row over its sum"""
-    cdef Py_ssize_t tk = rows_of(&job.k), rows = min(<Py_ssize_t> BLOCK, rows_of(&job.q) - first), dv = columns_of(&job.v), i
+    cdef Py_ssize_t block = block_of(job), rows = min(block, rows_of(&job.q) - first), dv = columns_of(&job.v), i
     cdef Py_ssize_t n = seen(job, first + rows - 1), row = row_stride(out)
     cdef F* target = <F*> matrix(out, batch) + first * row
-    cdef F* weights = room + BLOCK * tk
-    cdef F* inverse = weights + BLOCK * tk
+    cdef F* weights = room + block * rows_of(&job.k)
+    cdef F* inverse = weights + block * rows_of(&job.k)
     if n == 0:
         for i in range(rows):
             memset(target + i * row, 0, dv * sizeof(F))
@@ -218,13 +223,13 @@ cdef void attend(const Attention* job, Py_ssize_t batch, Py_ssize_t first, View*
 
 
 cdef int attention_of(const Attention* job, View* out, F like, int threads) noexcept nogil:
-    cdef Py_ssize_t blocks = (rows_of(&job.q) + BLOCK - 1) // BLOCK, tasks = blocks * batches_of(&job.q), t
-    cdef Py_ssize_t room = 2 * BLOCK * rows_of(&job.k) + BLOCK
+    cdef Py_ssize_t block = block_of(job), blocks = (rows_of(&job.q) + block - 1) // block, t
+    cdef Py_ssize_t tasks = blocks * batches_of(&job.q), room = 2 * block * rows_of(&job.k) + block
     cdef F* staged = <F*> malloc(threads * room * sizeof(F))
     if staged is NULL:
         return -1
     for t in prange(tasks, num_threads=threads, schedule="dynamic", use_threads_if=threads > 1):
-        attend(job, t // blocks, t % blocks * BLOCK, out, staged + thread_number() * room)
+        attend(job, t // blocks, t % blocks * block, out, staged + thread_number() * room)
     free(staged)
     return 0
 
@@ -242,9 +247,9 @@ cdef void attend_grad(const Attention* job, Py_ssize_t batch, const View* grad, 
                       F* room) noexcept nogil:
     """One matrix: for p = softmax(s), ds = p (grad v^T - sum p grad v^T);  dq = scale ds k, dk = scale ds^T q, dv = p^T grad"""
     cdef Py_ssize_t tq = rows_of(&job.q), tk = rows_of(&job.k), d = columns_of(&job.q), width = columns_of(&job.v)
-    cdef Py_ssize_t first = 0, rows, n, i, j
-    cdef F* p = room + BLOCK * tk
-    cdef F* inverse = p + BLOCK * tk
+    cdef Py_ssize_t first = 0, block = block_of(job), rows, n, i, j
+    cdef F* p = room + block * tk
+    cdef F* inverse = p + block * tk
     cdef F* dk_at = <F*> matrix(dk, batch)
     cdef F* dv_at = <F*> matrix(dv, batch)
     cdef F* dq_at
@@ -257,7 +262,7 @@ cdef void attend_grad(const Attention* job, Py_ssize_t batch, const View* grad, 
         memset(dk_at + i * row_stride(dk), 0, d * sizeof(F))
         memset(dv_at + i * row_stride(dv), 0, width * sizeof(F))
     while first < tq:
-        rows = min(<Py_ssize_t> BLOCK, tq - first)
+        rows = min(block, tq - first)
         n = seen(job, first + rows - 1)
         grad_at = <const F*> matrix(grad, batch) + first * row_stride(grad)
         q_at = <const F*> matrix(&job.q, batch) + first * row_stride(&job.q)
@@ -284,7 +289,8 @@ cdef void attend_grad(const Attention* job, Py_ssize_t batch, const View* grad, 
 
 
 cdef int attention_grad_of(const Attention* job, View* grad, View* dq, View* dk, View* dv, F like, int threads) noexcept nogil:
-    cdef Py_ssize_t batches = batches_of(&job.q), room = 2 * BLOCK * rows_of(&job.k) + BLOCK, b
+    cdef Py_ssize_t batches = batches_of(&job.q), block = block_of(job)
+    cdef Py_ssize_t room = 2 * block * rows_of(&job.k) + block, b
     cdef F* staged = <F*> malloc(threads * room * sizeof(F))
     if staged is NULL:
         return -1

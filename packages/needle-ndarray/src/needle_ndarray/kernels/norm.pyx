@@ -55,35 +55,40 @@ cdef double squares_from(const F* x, F x0, F m, Py_ssize_t n) noexcept nogil:
     return acc
 
 
-cdef void gradient_sums(const F* grad, const F* weight, const F* x, F x0, F m, Py_ssize_t n, double* g, double* gx) noexcept nogil:
-    """g = sum of grad weight;  gx = sum of grad weight (x - mean)"""
+cdef void gradient_sums(const F* grad, const F* weight, const F* x, Py_ssize_t n, double* d, double* g, double* gd) noexcept nogil:
+    """d = sum of x - x0, g = sum of grad weight, gd = sum of grad weight (x - x0): one pass, while the row comes in"""
     cdef F lane[LANES]
-    cdef F lane_x[LANES]
-    cdef F each
+    cdef F lane_g[LANES]
+    cdef F lane_gd[LANES]
+    cdef F each, x0 = x[0]
     cdef Py_ssize_t run, k, _i
-    g[0] = gx[0] = 0
+    d[0] = g[0] = gd[0] = 0
     while n > 0:
         run = min(n, <Py_ssize_t> RUN)
         clear(lane)
-        clear(lane_x)
+        clear(lane_g)
+        clear(lane_gd)
         for _i in range(run // LANES):
             for k in range(LANES):
                 each = grad[k] * weight[k]
-                lane[k] += each
-                lane_x[k] += each * ((x[k] - x0) - m)
+                lane[k] += x[k] - x0
+                lane_g[k] += each
+                lane_gd[k] += each * (x[k] - x0)
             grad += LANES
             weight += LANES
             x += LANES
         for k in range(run % LANES):
             each = grad[k] * weight[k]
-            lane[k] += each
-            lane_x[k] += each * ((x[k] - x0) - m)
+            lane[k] += x[k] - x0
+            lane_g[k] += each
+            lane_gd[k] += each * (x[k] - x0)
         grad += run % LANES
         weight += run % LANES
         x += run % LANES
         n -= run
-        g[0] += folded(lane)
-        gx[0] += folded(lane_x)
+        d[0] += folded(lane)
+        g[0] += folded(lane_g)
+        gd[0] += folded(lane_gd)
 
 
 cdef inline F mean_from(const F* x, Py_ssize_t n) noexcept nogil:
@@ -133,11 +138,13 @@ cdef int layer_norm_of(View* x, View* weight, View* bias, double eps, View* out,
 cdef void layer_norm_grad_row(const F* grad, const F* x, const F* weight, double eps, F* dx, F* mean, F* scale,
                               Py_ssize_t n) noexcept nogil:
     """dx = r (g - mean g - x^ mean(g x^)) for g = grad weight, x^ = r (x - mean); mean and scale = those of the row"""
-    cdef F x0 = x[0], m = mean_from(x, n), r = rsqrt_of(x, m, n, eps), mean_g, mean_gx
-    cdef double g, gx
+    cdef F x0 = x[0], m, r, mean_g, mean_gx
+    cdef double d, g, gd
     cdef Py_ssize_t j
-    gradient_sums(grad, weight, x, x0, m, n, &g, &gx)
-    mean_g, mean_gx = <F> (g / n), <F> (gx * r / n)
+    gradient_sums(grad, weight, x, n, &d, &g, &gd)
+    m = <F> (d / n)
+    r = rsqrt_of(x, m, n, eps)
+    mean_g, mean_gx = <F> (g / n), <F> ((gd - g * (d / n)) * r / n)
     for j in range(n):
         dx[j] = r * ((grad[j] * weight[j] - mean_g) - ((x[j] - x0) - m) * r * mean_gx)
     mean[0], scale[0] = m, r
