@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 from needle_ndarray.creation import empty
+from needle_ndarray.dtypes import bool_, float32, float64, int32, int64
 from needle_ndarray.ndarray import NDArray, broadcast_shapes
 
 # ---- Norms -----------------------------------------------------------------------------------------------------------
@@ -200,9 +201,9 @@ def _floats(what: str, name: str, x: Any) -> NDArray:
     """x, an array of floats; integers become float64 and bools float32."""
     if not isinstance(x, NDArray):
         raise TypeError(f"{what}: {name}: expected an NDArray, got {type(x).__name__}")
-    if x.dtype.is_float:
+    if x.dtype is float32 or x.dtype is float64:
         return x
-    return x.astype("float32" if x.dtype == "bool" else "float64")
+    return x.astype(float32 if x.dtype is bool_ else float64)
 
 
 def _rows(what: str, x: Any) -> NDArray:
@@ -224,9 +225,9 @@ def _like(what: str, x: NDArray, shape: tuple[int, ...], **given: Any) -> None:
 
 
 def _same_kind(what: str, x: NDArray, name: str, a: NDArray) -> None:
-    if a.device != x.device:
+    if a.backend is not x.backend:
         raise ValueError(f"{what}: {name} on {a.device}, expected {x.device}; move it with .to(device)")
-    if a.dtype != x.dtype:
+    if a.dtype is not x.dtype:
         raise TypeError(f"{what}: {name} is {a.dtype}, expected {x.dtype}")
 
 
@@ -253,9 +254,9 @@ def _labels(what: str, logits: NDArray, labels: Any) -> NDArray:
     """Labels as int64, each a class."""
     if not isinstance(labels, NDArray):
         raise TypeError(f"{what}: labels: expected an NDArray, got {type(labels).__name__}")
-    if labels.dtype not in ("int32", "int64"):
+    if labels.dtype is not int64 and labels.dtype is not int32:
         raise TypeError(f"{what}: labels are {labels.dtype}, expected integers")
-    if labels.device != logits.device:
+    if labels.backend is not logits.backend:
         raise ValueError(f"{what}: labels on {labels.device}, expected {logits.device}; move them with .to(device)")
     if labels.shape != logits.shape[:-1]:
         raise ValueError(f"{what}: labels have shape {labels.shape}, logits {logits.shape}")
@@ -265,38 +266,43 @@ def _labels(what: str, logits: NDArray, labels: Any) -> NDArray:
         if lowest < 0 or highest >= n:
             wrong = lowest if lowest < 0 else highest
             raise IndexError(f"{what}: label {wrong} is out of range for {n} classes")
-    return labels.astype("int64", copy=False)
+    return labels if labels.dtype is int64 else labels.astype(int64)
 
 
 def _attended(what: str, q: Any, k: Any, v: Any, mask: Any) -> tuple[NDArray, NDArray, NDArray, NDArray | None]:
     """Operands that fit, as views with equal leading axes."""
     q, k, v = _floats(what, "q", q), _floats(what, "k", k), _floats(what, "v", v)
-    shapes = f"{what}: q {q.shape}, k {k.shape}, v {v.shape}"
     if min(q.ndim, k.ndim, v.ndim) < 2:
-        raise ValueError(f"{shapes}: expected two axes or more")
+        raise _misfit(what, q, k, v, "expected two axes or more")
     if q.shape[-1] != k.shape[-1]:
-        raise ValueError(f"{shapes}: sizes {q.shape[-1]} and {k.shape[-1]} of q and k differ")
+        raise _misfit(what, q, k, v, f"sizes {q.shape[-1]} and {k.shape[-1]} of q and k differ")
     if k.shape[-2] != v.shape[-2]:
-        raise ValueError(f"{shapes}: lengths {k.shape[-2]} and {v.shape[-2]} of k and v differ")
+        raise _misfit(what, q, k, v, f"lengths {k.shape[-2]} and {v.shape[-2]} of k and v differ")
     _same_kind(what, q, "k", k)
     _same_kind(what, q, "v", v)
-    try:
-        lead = broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])
-    except ValueError:
-        raise ValueError(f"{shapes}: leading axes do not broadcast") from None
+    lead = q.shape[:-2]
+    if not lead == k.shape[:-2] == v.shape[:-2]:
+        try:
+            lead = broadcast_shapes(lead, k.shape[:-2], v.shape[:-2])
+        except ValueError:
+            raise _misfit(what, q, k, v, "leading axes do not broadcast") from None
+        q, k, v = (x.broadcast_to((*lead, *x.shape[-2:])) for x in (q, k, v))
     if mask is not None:
         mask = _mask(what, q, mask, (*lead, q.shape[-2], k.shape[-2]))
-    q, k, v = (x.broadcast_to((*lead, *x.shape[-2:])) for x in (q, k, v))
     return q, k, v, mask
+
+
+def _misfit(what: str, q: NDArray, k: NDArray, v: NDArray, why: str) -> ValueError:
+    return ValueError(f"{what}: q {q.shape}, k {k.shape}, v {v.shape}: {why}")
 
 
 def _mask(what: str, q: NDArray, mask: Any, shape: tuple[int, ...]) -> NDArray:
     """The mask, bool or of q's dtype, as a view of the scores' shape."""
     if not isinstance(mask, NDArray):
         raise TypeError(f"{what}: mask: expected an NDArray, got {type(mask).__name__}")
-    if mask.dtype not in ("bool", q.dtype):
+    if mask.dtype is not bool_ and mask.dtype is not q.dtype:
         raise TypeError(f"{what}: mask is {mask.dtype}, expected bool or {q.dtype}")
-    if mask.device != q.device:
+    if mask.backend is not q.backend:
         raise ValueError(f"{what}: mask on {mask.device}, expected {q.device}; move it with .to(device)")
     try:
         return mask.broadcast_to(shape)
