@@ -103,6 +103,38 @@ def sweep_verbs(device):
             if verb == "random":
                 args[1:] = [rng.choice([0, -1, 2**64]), rng.choice([0, 5, 2**65]), pick()]
             attempt(getattr(backend, verb), *args)
+    sweep_network(backend, device, pick, rng)
+
+
+#: What each verb of the networks takes: arrays "a", vectors "v", labels "i", a mask "m", numbers "e" and "c".
+NETWORK = {
+    "layer_norm": "avvea", "layer_norm_grad": "aaveavv", "batch_norm": "avveavv", "batch_norm_grad": "aavvveavv",
+    "cross_entropy": "aiv", "cross_entropy_grad": "vaia", "attention": "aaamcea", "attention_grad": "aaaamceaaa",
+}  # fmt: skip
+
+
+def sweep_network(backend, device, pick, rng):
+    """Mostly right arguments, so that some calls get through, and a wrong one or two among them."""
+    for verb, takes in NETWORK.items():
+        for _ in range(400):
+            shape = rng.choice([(3, 4), (2, 3, 4), (4, 4), (0, 4), (2, 3, 3), (4, 1)])
+            dtype = rng.choice(["float32", "float64"])
+            kinds = {
+                "a": lambda shape=shape, dtype=dtype: nd.ones(shape, dtype, device),
+                "v": lambda shape=shape, dtype=dtype, verb=verb: nd.ones(
+                    shape[:-1] if "cross" in verb else shape[-1:], dtype, device
+                ),
+                "i": lambda shape=shape: nd.full(
+                    shape[:-1], rng.choice([0, 3, -1, 4, 2**60, -(2**62)]), "int64", device
+                ),
+                "m": lambda shape=shape: rng.choice([None, nd.ones((*shape[:-1], shape[-2]), "bool", device)]),
+                "e": lambda: rng.choice([1e-5, 0.0, -1.0, float("nan"), float("inf"), "x", None]),
+                "c": lambda: rng.choice([True, False, None, 2]),
+            }
+            args = [kinds[kind]() for kind in takes]
+            for _ in range(rng.choice([0, 0, 1, 1, 2])):
+                args[rng.randrange(len(args))] = pick()
+            attempt(getattr(backend, verb), *args)
 
 
 def run(code):

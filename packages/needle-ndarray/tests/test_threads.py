@@ -28,6 +28,18 @@ def seeded(draw):
     return out
 
 
+def joined(arrays):
+    return nd.concatenate([a.reshape(-1) for a in arrays])
+
+
+def labels(n, classes):
+    return nd.array(np.random.default_rng(3).integers(0, classes, n), "int64")
+
+
+def queries(batch=5, dtype="float32"):
+    return [floats(batch, 150, 16, dtype=dtype, salt=i) for i in range(4)]
+
+
 WORK = {
     "sum": lambda: floats(1000, 301).sum(),
     "sum axis 0": lambda: floats(1000, 301).sum(0),
@@ -61,6 +73,18 @@ WORK = {
     "scatter_add": scattered,
     "uniform": lambda: seeded(nd.random.uniform),
     "normal": lambda: seeded(nd.random.normal),
+    "layer_norm": lambda: nd.layer_norm(floats(500, 301), floats(301), floats(301)),
+    "layer_norm_grad": lambda: joined(nd.layer_norm_grad(floats(1501, 101), floats(1501, 101, salt=1), floats(101))),
+    "layer_norm_grad strided": lambda: joined(nd.layer_norm_grad(floats(301, 500).T, floats(500, 602)[:, ::2])),
+    "batch_norm": lambda: joined(nd.batch_norm(floats(3001, 101), floats(101), floats(101))),
+    "batch_norm_grad": lambda: joined(
+        nd.batch_norm_grad(floats(1501, 101), floats(1501, 101), floats(101), abs(floats(101)))
+    ),
+    "cross_entropy": lambda: nd.cross_entropy(floats(300, 501), labels(300, 501)),
+    "cross_entropy_grad": lambda: nd.cross_entropy_grad(floats(300), floats(300, 501), labels(300, 501)),
+    "attention": lambda: nd.attention(*queries()[:3], causal=True),
+    "attention of one": lambda: nd.attention(*queries(1, "float64")[:3]),
+    "attention_grad": lambda: joined(nd.attention_grad(*queries(), causal=True)),
     "einsum": lambda: nd.einsum("bij,bkj->bik", floats(6, 130, 90), floats(6, 70, 90)),
 }
 

@@ -12,6 +12,7 @@ from needle_ndarray.testing import (
     FusedSuite,
     InterfaceSuite,
     MovementSuite,
+    NetworkSuite,
     ProductSuite,
     RandomSuite,
     ReductionSuite,
@@ -35,7 +36,7 @@ def installed(tmp_path_factory):
     sys.path.remove(str(DOCS))
 
 
-class TestToy(InterfaceSuite, MovementSuite, ReductionSuite, ProductSuite, FusedSuite, RandomSuite):
+class TestToy(InterfaceSuite, MovementSuite, ReductionSuite, ProductSuite, FusedSuite, NetworkSuite, RandomSuite):
     device = "toy"
 
 

@@ -55,6 +55,7 @@ from needle_ndarray.dtypes import (
     result_type,
 )  # fmt: skip
 from needle_ndarray.elementwise import *
+from needle_ndarray.fused import *
 from needle_ndarray.indexing import add_at, gather, nonzero, scatter_add, take, take_along_axis
 from needle_ndarray.interop import from_dlpack, from_numpy
 from needle_ndarray.linalg import einsum, matmul

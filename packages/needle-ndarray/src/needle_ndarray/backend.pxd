@@ -38,3 +38,13 @@ cdef class Backend:
     cpdef softmax(self, object a, object out)
     cpdef log_softmax(self, object a, object out)
     cpdef logsumexp(self, object a, object out)
+    cpdef layer_norm(self, object x, object weight, object bias, double eps, object out)
+    cpdef layer_norm_grad(self, object grad, object x, object weight, double eps, object dx, object dweight, object dbias)
+    cpdef batch_norm(self, object x, object weight, object bias, double eps, object out, object mean, object var)
+    cpdef batch_norm_grad(self, object grad, object x, object mean, object var, object weight, double eps, object dx,
+                          object dweight, object dbias)
+    cpdef cross_entropy(self, object logits, object labels, object out)
+    cpdef cross_entropy_grad(self, object grad, object logits, object labels, object out)
+    cpdef attention(self, object q, object k, object v, object mask, bint causal, double scale, object out)
+    cpdef attention_grad(self, object grad, object q, object k, object v, object mask, bint causal, double scale, object dq,
+                         object dk, object dv)

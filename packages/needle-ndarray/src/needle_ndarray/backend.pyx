@@ -254,3 +254,118 @@ cdef class Backend:
         largest = a.max(axis=-1, keepdims=True)
         shift = largest.where(largest.isfinite(), 0.0)
         self.copy(((a - shift).exp().sum(axis=-1, keepdims=True).log() + shift).reshape(out.shape), out)
+
+    # ---- Optional: norms, cross-entropy, attention -----------------------------------------------------------------
+    # A weight, bias or mask may be None; weights and biases are vectors over the last axis. Helpers stand below the class.
+
+    cpdef layer_norm(self, object x, object weight, object bias, double eps, object out):
+        """out = (x - mean) / sqrt(var + eps) * weight + bias, with mean and var over the last axis"""
+        x_hat, _ = standardised(x, -1, eps)
+        self.copy(affine(x_hat, weight, bias), out)
+
+    cpdef layer_norm_grad(self, object grad, object x, object weight, double eps, object dx, object dweight, object dbias):
+        """dx = (g - mean g - x^ mean(g x^)) / sqrt(var + eps) for g = grad weight, x^ = (x - mean) / sqrt(var + eps);
+        dweight = sum of grad x^, dbias = sum of grad, over all axes but the last"""
+        x_hat, scale = standardised(x, -1, eps)
+        self.copy(norm_gradient(affine(grad, weight, None), x_hat, -1) * scale, dx)
+        self.copy(rows_of(grad * x_hat).sum(0), dweight)
+        self.copy(rows_of(grad).sum(0), dbias)
+
+    cpdef batch_norm(self, object x, object weight, object bias, double eps, object out, object mean, object var):
+        """out as in layer_norm, but with mean and var over all axes but the last; both are NaN where there are no rows"""
+        rows = rows_of(x)
+        x_hat, _ = standardised(rows, 0, eps)
+        middle = centred(rows, 0)
+        self.copy(affine(x_hat, weight, bias).reshape(out.shape), out)
+        self.copy(rows.mean(0), mean)
+        self.copy((middle * middle).mean(0), var)
+
+    cpdef batch_norm_grad(self, object grad, object x, object mean, object var, object weight, double eps, object dx,
+                          object dweight, object dbias):
+        """As layer_norm_grad, through the mean and var that batch_norm returned"""
+        scale = (var + eps).rsqrt()
+        x_hat, g = (rows_of(x) - mean) * scale, rows_of(grad)
+        self.copy(affine(norm_gradient(g, x_hat, 0) * scale, weight, None).reshape(dx.shape), dx)
+        self.copy((g * x_hat).sum(0), dweight)
+        self.copy(g.sum(0), dbias)
+
+    cpdef cross_entropy(self, object logits, object labels, object out):
+        """out = -log softmax(logits)[label], over the last axis; labels are int64, every one in [0, logits.shape[-1])"""
+        self.copy(-logits.log_softmax().where(classes(logits) == labels.expand_dims(-1), 0.0).sum(-1), out)
+
+    cpdef cross_entropy_grad(self, object grad, object logits, object labels, object out):
+        """out = (softmax(logits) - onehot(labels)) grad"""
+        hot = (classes(logits) == labels.expand_dims(-1)).astype(logits.dtype)
+        self.copy((logits.softmax() - hot) * grad.expand_dims(-1), out)
+
+    cpdef attention(self, object q, object k, object v, object mask, bint causal, double scale, object out):
+        """out = softmax(scale q k^T + mask) v; q (..., t, d), k (..., s, d), v (..., s, e), mask (..., t, s), out (..., t, e)
+
+        A float mask is added, a bool one is True where a query may attend to a key; `causal` lets query i see the keys up to
+        i + s - t. A row with nothing to attend to gives 0.
+        """
+        self.copy(attention_weights(q, k, mask, causal, scale) @ v, out)
+
+    cpdef attention_grad(self, object grad, object q, object k, object v, object mask, bint causal, double scale, object dq,
+                         object dk, object dv):
+        """For p the softmax: dv = p^T grad; ds = p (dp - sum p dp) with dp = grad v^T; dq = scale ds k, dk = scale ds^T q"""
+        p = attention_weights(q, k, mask, causal, scale)
+        dp = grad @ v.mT
+        ds = p * (dp - (p * dp).sum(-1, keepdims=True)) * scale
+        self.copy(ds @ k, dq)
+        self.copy(ds.mT @ q, dk)
+        self.copy(p.mT @ grad, dv)
+
+
+# ---- What the defaults are made of --------------------------------------------------------------------------
+
+cdef object rows_of(object x):
+    *_, n = x.shape
+    return x.reshape((x.size // n, n))
+
+
+cdef object centred(object x, int axis):
+    """x - mean, by way of x - x0 (the first along the axis): where the mean is far from 0, no digits are lost"""
+    shifted = x - (x[:1] if axis == 0 else x[..., :1])
+    return shifted - shifted.mean(axis, keepdims=True)
+
+
+cdef tuple standardised(object x, int axis, double eps):
+    """(x - mean) scale, and scale = (var + eps)^(-1/2)"""
+    middle = centred(x, axis)
+    scale = ((middle * middle).mean(axis, keepdims=True) + eps).rsqrt()
+    return middle * scale, scale
+
+
+cdef object affine(object x, object weight, object bias):
+    x = x if weight is None else x * weight
+    return x if bias is None else x + bias
+
+
+cdef object norm_gradient(object g, object x_hat, int axis):
+    """g - mean g - x^ mean(g x^)"""
+    return g - g.mean(axis, keepdims=True) - x_hat * (g * x_hat).mean(axis, keepdims=True)
+
+
+cdef object classes(object logits):
+    from needle_ndarray.creation import arange
+    *_, n = logits.shape
+    return arange(n, dtype="int64", device=logits.device)
+
+
+cdef object attention_weights(object q, object k, object mask, bint causal, double scale):
+    """softmax of scale q k^T + mask; 0 in rows with nothing to attend to"""
+    from needle_ndarray.creation import arange
+    scores = (q @ k.mT) * scale
+    *_, t, s = scores.shape
+    if mask is not None:
+        scores = scores.where(mask, -float("inf")) if mask.dtype == "bool" else scores + mask
+    if causal:
+        last = arange(t, dtype="int64", device=q.device).expand_dims(-1) + (s - t)
+        scores = scores.where(arange(s, dtype="int64", device=q.device) <= last, -float("inf"))
+    if s == 0:
+        return scores
+    largest = scores.max(-1, keepdims=True)
+    weights = (scores - largest.where(largest > -float("inf"), 0.0)).exp()
+    total = weights.sum(-1, keepdims=True)
+    return weights / total.where(total != 0, 1.0)

@@ -5,6 +5,7 @@ from needle_ndarray.backend cimport (
 )
 from needle_ndarray.buffer cimport Buffer, allocate as allocate_buffer
 from needle_ndarray.kernels cimport ewise, nn, strided
+from needle_ndarray.kernels cimport attention as attentions, norm as norms
 from needle_ndarray.kernels cimport index as indexing, matmul as products, random as generators, reduce as reductions
 from needle_ndarray.kernels.views cimport View, int64
 from needle_ndarray.ndarray cimport NDArray
@@ -100,6 +101,9 @@ cdef int check_index(const View* index, Py_ssize_t bound, Py_ssize_t count) exce
     if not inside:
         raise IndexError(f"an index is out of bounds for an axis of size {bound}")
     return 0
+
+
+include "cpu_nn.pxi"
 
 
 cdef class CPUBackend(Backend):
@@ -404,6 +408,34 @@ cdef class CPUBackend(Backend):
         with nogil:
             status = nn.softmax_views(op, &source, &target, threads)
         return done(status)
+
+    cpdef layer_norm(self, object x, object weight, object bias, double eps, object out):
+        cpu_layer_norm(x, weight, bias, eps, out)
+
+    cpdef layer_norm_grad(self, object grad, object x, object weight, double eps, object dx, object dweight, object dbias):
+        cpu_layer_norm_grad(grad, x, weight, eps, dx, dweight, dbias)
+
+    cpdef batch_norm(self, object x, object weight, object bias, double eps, object out, object mean, object var):
+        cpu_batch_norm(x, weight, bias, eps, out, mean, var)
+
+    cpdef batch_norm_grad(self, object grad, object x, object mean, object var, object weight, double eps, object dx,
+                          object dweight, object dbias):
+        cpu_batch_norm_grad(grad, x, mean, var, weight, eps, dx, dweight, dbias)
+
+    cpdef cross_entropy(self, object logits, object labels, object out):
+        cpu_cross_entropy(None, logits, labels, out)
+
+    cpdef cross_entropy_grad(self, object grad, object logits, object labels, object out):
+        cpu_cross_entropy(grad, logits, labels, out)
+
+    cpdef attention(self, object q, object k, object v, object mask, bint causal, double scale, object out):
+        if not cpu_attention(q, k, v, mask, causal, scale, out):
+            Backend.attention(self, q, k, v, mask, causal, scale, out)
+
+    cpdef attention_grad(self, object grad, object q, object k, object v, object mask, bint causal, double scale, object dq,
+                         object dk, object dv):
+        if not cpu_attention_grad(grad, q, k, v, mask, causal, scale, dq, dk, dv):
+            Backend.attention_grad(self, grad, q, k, v, mask, causal, scale, dq, dk, dv)
 
     # ---- The course's teaching pieces --------------------------------------------------------------------------
 

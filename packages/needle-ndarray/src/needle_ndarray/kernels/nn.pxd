@@ -4,3 +4,4 @@ cdef enum RowsOp:
     SOFTMAX, LOG_SOFTMAX, LOGSUMEXP
 
 cdef int softmax_views(int op, View* a, View* out, int threads) noexcept nogil
+cdef int cross_entropy_views(View* grad, View* logits, View* labels, View* out, int threads) noexcept nogil

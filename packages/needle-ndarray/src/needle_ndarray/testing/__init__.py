@@ -14,19 +14,20 @@ near a result has to be are in `oracle`, and nowhere else.
 
 import pytest
 
-for _module in ("cases", "oracle", "elementwise", "movement", "products", "randomness", "reductions"):
+for _module in ("cases", "oracle", "elementwise", "movement", "network", "products", "randomness", "reductions"):
     pytest.register_assert_rewrite(f"{__name__}.{_module}")
 
 from needle_ndarray.testing.cases import KINDS, LAYOUTS, Canvas, Suite, values  # noqa: E402
 from needle_ndarray.testing.elementwise import ElementwiseSuite  # noqa: E402
 from needle_ndarray.testing.movement import InterfaceSuite, MovementSuite  # noqa: E402
+from needle_ndarray.testing.network import NetworkSuite  # noqa: E402
 from needle_ndarray.testing.products import FusedSuite, ProductSuite  # noqa: E402
 from needle_ndarray.testing.randomness import RandomSuite  # noqa: E402
 from needle_ndarray.testing.reductions import ReductionSuite  # noqa: E402
 
 
 class ContractSuite(
-    InterfaceSuite, MovementSuite, ElementwiseSuite, ReductionSuite, ProductSuite, FusedSuite, RandomSuite
+    InterfaceSuite, MovementSuite, ElementwiseSuite, ReductionSuite, ProductSuite, FusedSuite, NetworkSuite, RandomSuite
 ):
     """All of the contract. Subclass it as `Test...` with a `device`."""
 

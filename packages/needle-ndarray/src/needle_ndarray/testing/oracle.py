@@ -4,7 +4,9 @@
 - mathematical functions: at most ULPS units in the last place from a result in wider precision;
 - float sums: an error that grows with log n; products of n factors: with n;
 - matrix products: the classic bound eps * k * (|a| @ |b|);
-- softmax and its relatives: a few eps, plus what rounding a - max must cost.
+- softmax and its relatives: a few eps, plus what rounding a - max must cost;
+- norms: a few eps of the largest distance from the mean, which x - x0 may be rounded by;
+- attention: what the errors of its products come to, step by step.
 """
 
 import math
@@ -109,6 +111,48 @@ def product_bound(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     eps = np.finfo(a.dtype).eps
     magnitude = np.abs(a.astype(np.float64)) @ np.abs(b.astype(np.float64))
     return eps * max(a.shape[-1], 1) * magnitude
+
+
+def exp_bound(dtype: Any, shifted: np.ndarray) -> np.ndarray:
+    """What log sum e^(a - max) or, relatively, e^(a - max) / sum may be off: eps * (8 + |a - max|)."""
+    return np.finfo(dtype).eps * (8 + np.abs(shifted))
+
+
+def norm_bound(dtype: Any, spread: np.ndarray, magnitude: np.ndarray) -> np.ndarray:
+    """What (x - mean) / deviation may be off, times the magnitude it is multiplied by: 8 * eps * (1 + spread).
+
+    `spread` is the largest distance from the mean in deviations: x - x0 and the mean of it are rounded at that size.
+    """
+    return 8 * np.finfo(dtype).eps * (1 + spread) * magnitude
+
+
+def attention_errors(q: Any, k: Any, v: Any, grad: Any, mask: Any, scale: float, scores: Any, p: Any) -> list:
+    """What the result and dq, dk, dv (where a grad is given) may be off, for weights p = softmax(scores).
+
+    A score is a product of d terms; a weight is off by twice the largest error of its row's scores, relatively, and by
+    what e^(score - max) and the sum cost; every further product adds eps times its terms.
+    """
+    eps, tiny = np.finfo(q.dtype).eps, np.finfo(q.dtype).tiny
+    q, k, v = (np.abs(x.astype(np.float64)) for x in (q, k, v))
+    (t, d), (s, e) = q.shape[-2:], v.shape[-2:]
+    seen = ~np.isneginf(scores)
+    size = np.abs(scale) * (q @ np.swapaxes(k, -1, -2)) + np.where(seen, np.abs(scores), 0)
+    size = size + (0 if mask is None or mask.dtype == bool else np.where(seen, np.abs(mask), 0))
+    top = scores.max(-1, keepdims=True, initial=-np.inf)
+    depth = np.where(seen, np.abs(scores - np.where(seen.any(-1, keepdims=True), top, 0)), 0)
+    weight = np.where(seen, eps * ((d + 4) * size + depth), 0).max(-1, keepdims=True, initial=0)
+    weight = 2 * weight + 8 * eps  # relative error of every weight of the row
+    p = p.astype(np.float64) + tiny
+    errors = [(weight + eps * (s + 4)) * (p @ v)]
+    if grad is not None:
+        g = np.abs(grad.astype(np.float64))
+        dp = g @ np.swapaxes(v, -1, -2)
+        ds = np.abs(scale) * p * (dp + (p * dp).sum(-1, keepdims=True))
+        ds_error = ds * (2 * weight + eps * (e + s + 8))
+        errors += [ds_error @ k + eps * (s + 4) * (ds @ k)]
+        errors += [np.swapaxes(ds_error + eps * (t + 4) * ds, -1, -2) @ q]
+        errors += [np.swapaxes(p * (weight + eps * (t + 4)), -1, -2) @ g]
+    return errors
 
 
 def _report(wrong: np.ndarray, got: np.ndarray, expected: np.ndarray, context: str) -> None:

@@ -1,0 +1,246 @@
+# Norms, cross-entropy and attention of the CPU backend: checks that guard the memory, threads, and the call. Included by
+# cpu_backend.pyx.
+
+cdef enum:
+    THREADS_FROM_ROWS = 32768       # elements of a norm from which a second thread pays
+
+cdef Py_ssize_t TOO_MANY = 0x100000000000   # elements: only a broadcast view has as many, and the size of a row could overflow
+
+
+cdef refuse(str verb):
+    return ValueError(f"{verb}: the cpu backend was given arrays whose shapes or dtypes do not fit")
+
+
+cdef int floats(str verb, object given, View* view) except -1:
+    """An array of rows: a float dtype, one axis or more, the last one not empty"""
+    host(given, view)
+    if view.ndim == 0 or view.dtype < FLOAT32 or view.shape[view.ndim - 1] == 0:
+        raise refuse(verb)
+    if view.size > TOO_MANY:
+        raise MemoryError(f"{verb}: {view.size} elements")
+    return 0
+
+
+cdef int like(str verb, object given, const View* x, View* view) except -1:
+    """An array of x's shape and dtype"""
+    host(given, view)
+    return agree(view, x, True)
+
+
+cdef View* column(str verb, object given, const View* x, View* view) except? NULL:
+    """A vector over the last axis of x; NULL for None"""
+    if given is None:
+        return NULL
+    host(given, view)
+    if view.ndim != 1 or view.dtype != x.dtype or view.shape[0] != x.shape[x.ndim - 1]:
+        raise refuse(verb)
+    return view
+
+
+cdef View* required(str verb, object given, const View* x, View* view) except NULL:
+    if given is None:
+        raise refuse(verb)
+    return column(verb, given, x, view)
+
+
+# ---- Norms --------------------------------------------------------------------------
+
+cdef int cpu_layer_norm(object x, object weight, object bias, double eps, object out) except -1:
+    cdef View source, w, b, target
+    cdef int threads, status
+    floats("layer_norm", x, &source)
+    like("layer_norm", out, &source, &target)
+    cdef View* scale = column("layer_norm", weight, &source, &w)
+    cdef View* shift = column("layer_norm", bias, &source, &b)
+    threads = threads_for(source.size, THREADS_FROM_ROWS)
+    with nogil:
+        status = norms.layer_norm_views(&source, scale, shift, eps, &target, threads)
+    return done(status)
+
+
+cdef int cpu_layer_norm_grad(object grad, object x, object weight, double eps, object dx, object dweight, object dbias) except -1:
+    cdef View g, source, w, target, w_target, b_target
+    cdef int threads, status
+    floats("layer_norm_grad", x, &source)
+    like("layer_norm_grad", grad, &source, &g)
+    like("layer_norm_grad", dx, &source, &target)
+    required("layer_norm_grad", dweight, &source, &w_target)
+    required("layer_norm_grad", dbias, &source, &b_target)
+    cdef View* scale = column("layer_norm_grad", weight, &source, &w)
+    threads = threads_for(source.size, THREADS_FROM_ROWS)
+    with nogil:
+        status = norms.layer_norm_grad_views(&g, &source, scale, eps, &target, &w_target, &b_target, threads)
+    return done(status)
+
+
+cdef int cpu_batch_norm(object x, object weight, object bias, double eps, object out, object mean, object var) except -1:
+    cdef View source, w, b, target, m_target, v_target
+    cdef int threads, status
+    floats("batch_norm", x, &source)
+    like("batch_norm", out, &source, &target)
+    required("batch_norm", mean, &source, &m_target)
+    required("batch_norm", var, &source, &v_target)
+    cdef View* scale = column("batch_norm", weight, &source, &w)
+    cdef View* shift = column("batch_norm", bias, &source, &b)
+    threads = threads_for(source.size, THREADS_FROM_ROWS)
+    with nogil:
+        status = norms.batch_norm_views(&source, scale, shift, eps, &target, &m_target, &v_target, threads)
+    return done(status)
+
+
+cdef int cpu_batch_norm_grad(object grad, object x, object mean, object var, object weight, double eps, object dx, object dweight,
+                             object dbias) except -1:
+    cdef View g, source, m, v, w, target, w_target, b_target
+    cdef int threads, status
+    floats("batch_norm_grad", x, &source)
+    like("batch_norm_grad", grad, &source, &g)
+    like("batch_norm_grad", dx, &source, &target)
+    required("batch_norm_grad", mean, &source, &m)
+    required("batch_norm_grad", var, &source, &v)
+    required("batch_norm_grad", dweight, &source, &w_target)
+    required("batch_norm_grad", dbias, &source, &b_target)
+    cdef View* scale = column("batch_norm_grad", weight, &source, &w)
+    threads = threads_for(source.size, THREADS_FROM_ROWS)
+    with nogil:
+        status = norms.batch_norm_grad_views(&g, &source, &m, &v, scale, eps, &target, &w_target, &b_target, threads)
+    return done(status)
+
+
+# ---- Cross-entropy --------------------------------------------------------------------------
+
+cdef int cpu_cross_entropy(object grad, object logits, object labels, object out) except -1:
+    """The losses, or their gradient where `grad` is given"""
+    cdef View source, at, g, target, lead
+    cdef int threads, status
+    floats("cross_entropy", logits, &source)
+    host(labels, &at)
+    lead = source
+    lead.ndim -= 1
+    agree(&at, &lead, False)
+    if at.dtype != INT64:
+        raise refuse("cross_entropy")
+    if grad is None:
+        host(out, &target)
+        agree(&target, &lead, True)
+    else:
+        host(grad, &g)
+        agree(&g, &lead, True)
+        like("cross_entropy", out, &source, &target)
+    threads = threads_for(source.size, THREADS_FROM_MATH)
+    with nogil:
+        status = nn.cross_entropy_views(NULL if grad is None else &g, &source, &at, &target, threads)
+    if status == -2:
+        raise IndexError(f"cross_entropy: a label is out of range for {source.shape[source.ndim - 1]} classes")
+    return done(status)
+
+
+# ---- Attention --------------------------------------------------------------------------
+
+cdef bint blas_rows(const View* a) noexcept:
+    """Whether BLAS reads, and we write, the view's matrices where they lie: unit stride along rows that do not overlap"""
+    cdef Py_ssize_t rows = a.shape[a.ndim - 2], columns = a.shape[a.ndim - 1]
+    return (a.strides[a.ndim - 1] == 1 or columns == 1) \
+        and (rows == 1 or columns <= a.strides[a.ndim - 2] < 0x7fffffff)
+
+
+cdef NDArray matrices(str verb, object given, const View* lead, Py_ssize_t rows, Py_ssize_t columns, View* view,
+                      bint or_bool=False):
+    """An array (..., rows, columns) of lead's leading axes and dtype, or bool where that is allowed; -1 for any number of rows"""
+    cdef NDArray a = host(given, view)
+    cdef int i, n = view.ndim
+    cdef bint fits = n == lead.ndim and (view.dtype == lead.dtype or or_bool and view.dtype == 0)
+    for i in range(n - 2 if fits else 0):
+        fits = fits and view.shape[i] == lead.shape[i]
+    if not fits or (rows >= 0 and view.shape[n - 2] != rows) or (columns >= 0 and view.shape[n - 1] != columns):
+        raise refuse(verb)
+    if view.size > TOO_MANY:
+        raise MemoryError(f"{verb}: {view.size} elements")
+    return a
+
+
+cdef NDArray readable(NDArray a, View* view):
+    """The array, or a compact copy where BLAS cannot read its rows"""
+    if not blas_rows(view):
+        a = a.copy()
+        a.view_into(view)
+    return a
+
+
+cdef list plan_attention(str verb, object q, object k, object v, object mask, bint causal, double scale, attentions.Attention* job):
+    """The arrays that the job reads, once it fits together; an empty list where the default has to do it"""
+    cdef NDArray queries = host(q, &job.q), keys, values
+    cdef int n = job.q.ndim
+    cdef Py_ssize_t largest
+    if n < 2 or job.q.dtype < FLOAT32:
+        raise refuse(verb)
+    matrices(verb, q, &job.q, -1, -1, &job.q)
+    keys = matrices(verb, k, &job.q, -1, job.q.shape[n - 1], &job.k)
+    values = matrices(verb, v, &job.q, job.k.shape[n - 2], -1, &job.v)
+    job.masked, job.causal, job.scale = mask is not None, causal, scale
+    if job.masked:
+        matrices(verb, mask, &job.q, job.q.shape[n - 2], job.k.shape[n - 2], &job.mask, True)
+    job.blas = blas()
+    largest = max(max(job.q.shape[n - 2], job.q.shape[n - 1]), max(job.v.shape[n - 2], job.v.shape[n - 1]))
+    if job.blas.sgemm is NULL or largest > 0x7fffffff or job.q.size == 0 or job.k.size == 0 or job.v.size == 0:
+        return []
+    return [readable(queries, &job.q), readable(keys, &job.k), readable(values, &job.v), mask]
+
+
+cdef int attention_threads(const attentions.Attention* job) noexcept:
+    cdef int n = job.q.ndim
+    return threads_for(job.q.size * job.k.shape[n - 2], THREADS_FROM_FLOPS)
+
+
+cdef NDArray writable(NDArray a, View* view):
+    """The result, or room for it where its rows have no unit stride"""
+    if not blas_rows(view):
+        a = NDArray.make(a.shape, device=a.device, dtype=a.dtype)
+        a.view_into(view)
+    return a
+
+
+cdef bint cpu_attention(object q, object k, object v, object mask, bint causal, double scale, object out) except -1:
+    """False where the default has to do it: no BLAS, or nothing to multiply"""
+    cdef attentions.Attention job
+    cdef View target
+    cdef int n, threads, status
+    arrays = plan_attention("attention", q, k, v, mask, causal, scale, &job)
+    n = job.q.ndim
+    cdef NDArray result = matrices("attention", out, &job.q, job.q.shape[n - 2], job.v.shape[n - 1], &target)
+    if not arrays:
+        return False
+    cdef NDArray room = writable(result, &target)
+    threads = attention_threads(&job)
+    with nogil:
+        status = attentions.attention_views(&job, &target, threads)
+    done(status)
+    if room is not result:
+        result._backend.copy(room, result)
+    return True
+
+
+cdef bint cpu_attention_grad(object grad, object q, object k, object v, object mask, bint causal, double scale, object dq,
+                             object dk, object dv) except -1:
+    cdef attentions.Attention job
+    cdef View g
+    cdef View targets[3]
+    cdef int n, i, threads, status
+    arrays = plan_attention("attention_grad", q, k, v, mask, causal, scale, &job)
+    n = job.q.ndim
+    given = matrices("attention_grad", grad, &job.q, job.q.shape[n - 2], job.v.shape[n - 1], &g)
+    matrices("attention_grad", dq, &job.q, job.q.shape[n - 2], job.q.shape[n - 1], &targets[0])
+    matrices("attention_grad", dk, &job.q, job.k.shape[n - 2], job.k.shape[n - 1], &targets[1])
+    matrices("attention_grad", dv, &job.q, job.v.shape[n - 2], job.v.shape[n - 1], &targets[2])
+    if not arrays:
+        return False
+    results = [dq, dk, dv]
+    rooms = [writable(results[i], &targets[i]) for i in range(3)]
+    arrays.append(readable(given, &g))
+    threads = attention_threads(&job)
+    with nogil:
+        status = attentions.attention_grad_views(&job, &g, &targets[0], &targets[1], &targets[2], threads)
+    done(status)
+    for result, room in zip(results, rooms):
+        if room is not result:
+            (<NDArray> result)._backend.copy(room, result)
+    return True

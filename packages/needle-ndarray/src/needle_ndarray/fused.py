@@ -1,0 +1,315 @@
+"""Norms, cross-entropy and attention, forward and backward: each one verb of the backend."""
+
+import math
+from typing import Any
+
+from needle_ndarray.creation import empty
+from needle_ndarray.dtypes import bool_, float32, float64, int32, int64
+from needle_ndarray.ndarray import NDArray, broadcast_shapes
+
+# ---- Norms -----------------------------------------------------------------------------------------------------------
+
+
+def layer_norm(x: NDArray, weight: NDArray | None = None, bias: NDArray | None = None, eps: float = 1e-5) -> NDArray:
+    """y = (x - mean) / sqrt(var + eps) * weight + bias, with mean and variance over the last axis.
+
+    Parameters
+    ----------
+    x : NDArray (..., n)
+    weight, bias : NDArray (n,), or None for 1 and 0
+    eps : added to the variance, which is the mean squared distance from the mean
+
+    >>> from needle_ndarray import array
+    >>> layer_norm(array([[1, 3], [10, 30]]), eps=0).tolist()
+    [[-1.0, 1.0], [-1.0, 1.0]]
+    """
+    x = _rows("layer_norm", x)
+    _vectors("layer_norm", x, weight=weight, bias=bias)
+    out = empty(x.shape, x.dtype, x.device)
+    out.backend.layer_norm(x, weight, bias, _eps("layer_norm", eps), out)
+    return out
+
+
+def layer_norm_grad(
+    grad: NDArray, x: NDArray, weight: NDArray | None = None, eps: float = 1e-5
+) -> tuple[NDArray, NDArray, NDArray]:
+    """(dx, dweight, dbias) of layer_norm; mean and variance are computed from x again, nothing has to be kept.
+
+    Parameters
+    ----------
+    grad, x : NDArray (..., n)
+    weight : NDArray (n,), or None for 1
+    eps : as in the forward pass
+
+    Returns
+    -------
+    dx (..., n), dweight (n,), dbias (n,)
+    """
+    x = _rows("layer_norm_grad", x)
+    _like("layer_norm_grad", x, x.shape, grad=grad)
+    _vectors("layer_norm_grad", x, weight=weight)
+    dx, dweight, dbias = (empty(shape, x.dtype, x.device) for shape in (x.shape, x.shape[-1:], x.shape[-1:]))
+    dx.backend.layer_norm_grad(grad, x, weight, _eps("layer_norm_grad", eps), dx, dweight, dbias)
+    return dx, dweight, dbias
+
+
+def batch_norm(
+    x: NDArray, weight: NDArray | None = None, bias: NDArray | None = None, eps: float = 1e-5
+) -> tuple[NDArray, NDArray, NDArray]:
+    """y = (x - mean) / sqrt(var + eps) * weight + bias, with mean and variance of each channel, the last axis.
+
+    Parameters
+    ----------
+    x : NDArray (..., c)
+    weight, bias : NDArray (c,), or None for 1 and 0
+    eps : added to the variance, which is the mean squared distance from the mean
+
+    Returns
+    -------
+    y (..., c), mean (c,), var (c,)
+    """
+    x = _rows("batch_norm", x)
+    _vectors("batch_norm", x, weight=weight, bias=bias)
+    out, mean, var = (empty(shape, x.dtype, x.device) for shape in (x.shape, x.shape[-1:], x.shape[-1:]))
+    out.backend.batch_norm(x, weight, bias, _eps("batch_norm", eps), out, mean, var)
+    return out, mean, var
+
+
+def batch_norm_grad(
+    grad: NDArray, x: NDArray, mean: NDArray, var: NDArray, weight: NDArray | None = None, eps: float = 1e-5
+) -> tuple[NDArray, NDArray, NDArray]:
+    """(dx, dweight, dbias) of batch_norm, through the statistics of the batch.
+
+    Parameters
+    ----------
+    grad, x : NDArray (..., c)
+    mean, var : NDArray (c,), as batch_norm returned them
+    weight : NDArray (c,), or None for 1
+    eps : as in the forward pass
+
+    Returns
+    -------
+    dx (..., c), dweight (c,), dbias (c,)
+    """
+    x = _rows("batch_norm_grad", x)
+    _like("batch_norm_grad", x, x.shape, grad=grad)
+    _like("batch_norm_grad", x, x.shape[-1:], mean=mean, var=var)
+    _vectors("batch_norm_grad", x, weight=weight)
+    dx, dweight, dbias = (empty(shape, x.dtype, x.device) for shape in (x.shape, x.shape[-1:], x.shape[-1:]))
+    dx.backend.batch_norm_grad(grad, x, mean, var, weight, _eps("batch_norm_grad", eps), dx, dweight, dbias)
+    return dx, dweight, dbias
+
+
+# ---- Cross-entropy ---------------------------------------------------------------------------------------------------
+
+
+def cross_entropy(logits: NDArray, labels: NDArray) -> NDArray:
+    """losses = log sum e^logits - logits[label] over the last axis: logits (..., c), integer labels (...) in [0, c).
+
+    >>> from needle_ndarray import array
+    >>> cross_entropy(array([[0.0, 1e4], [0.0, 1e4]]), array([1, 0], "int64")).tolist()
+    [0.0, 10000.0]
+    """
+    logits = _rows("cross_entropy", logits)
+    labels = _labels("cross_entropy", logits, labels)
+    out = empty(labels.shape, logits.dtype, logits.device)
+    out.backend.cross_entropy(logits, labels, out)
+    return out
+
+
+def cross_entropy_grad(grad: NDArray, logits: NDArray, labels: NDArray) -> NDArray:
+    """dlogits = (softmax(logits) - onehot(labels)) * grad[..., None]
+
+    Parameters
+    ----------
+    grad : NDArray (...), of the losses
+    logits : NDArray (..., c)
+    labels : NDArray (...), integers in [0, c)
+    """
+    logits = _rows("cross_entropy_grad", logits)
+    labels = _labels("cross_entropy_grad", logits, labels)
+    _like("cross_entropy_grad", logits, labels.shape, grad=grad)
+    out = empty(logits.shape, logits.dtype, logits.device)
+    out.backend.cross_entropy_grad(grad, logits, labels, out)
+    return out
+
+
+# ---- Attention -------------------------------------------------------------------------------------------------------
+
+
+def attention(
+    q: NDArray, k: NDArray, v: NDArray, mask: NDArray | None = None, causal: bool = False, scale: float | None = None
+) -> NDArray:
+    """softmax(scale * q @ k^T + mask) @ v; the matrix of weights is never written whole.
+
+    Parameters
+    ----------
+    q : NDArray (..., tq, d)
+    k : NDArray (..., tk, d)
+    v : NDArray (..., tk, dv); the leading axes of q, k and v broadcast
+    mask : broadcasts to (..., tq, tk): bool, True where a query may attend to a key, or float, added to the scores
+    causal : query i sees the keys up to i + tk - tq
+    scale : 1 / sqrt(d) unless given
+
+    Returns
+    -------
+    out (..., tq, dv); a row with nothing to attend to is 0
+
+    >>> from needle_ndarray import array
+    >>> x = array([[1, 0], [0, 1]])
+    >>> attention(x, x, x, causal=True)[0].tolist()
+    [1.0, 0.0]
+    """
+    q, k, v, mask = _attended("attention", q, k, v, mask)
+    out = empty(q.shape[:-1] + v.shape[-1:], q.dtype, q.device)
+    out.backend.attention(q, k, v, mask, bool(causal), _scale("attention", scale, q.shape[-1]), out)
+    return out
+
+
+def attention_grad(
+    grad: NDArray,
+    q: NDArray,
+    k: NDArray,
+    v: NDArray,
+    mask: NDArray | None = None,
+    causal: bool = False,
+    scale: float | None = None,
+) -> tuple[NDArray, NDArray, NDArray]:
+    """(dq, dk, dv) of attention; the weights are computed from q and k again.
+
+    Parameters
+    ----------
+    grad : NDArray (..., tq, dv), of the result
+    q, k, v, mask, causal, scale : as in the forward pass
+
+    Returns
+    -------
+    dq, dk, dv, with the leading axes that q, k and v have once broadcast
+    """
+    q, k, v, mask = _attended("attention_grad", q, k, v, mask)
+    _like("attention_grad", q, q.shape[:-1] + v.shape[-1:], grad=grad)
+    dq, dk, dv = (empty(x.shape, x.dtype, x.device) for x in (q, k, v))
+    factor = _scale("attention_grad", scale, q.shape[-1])
+    dq.backend.attention_grad(grad, q, k, v, mask, bool(causal), factor, dq, dk, dv)
+    return dq, dk, dv
+
+
+# ---- Arguments -------------------------------------------------------------------------------------------------------
+
+
+def _floats(what: str, name: str, x: Any) -> NDArray:
+    """x, an array of floats; integers become float64 and bools float32."""
+    if not isinstance(x, NDArray):
+        raise TypeError(f"{what}: {name}: expected an NDArray, got {type(x).__name__}")
+    if x.dtype is float32 or x.dtype is float64:
+        return x
+    return x.astype(float32 if x.dtype is bool_ else float64)
+
+
+def _rows(what: str, x: Any) -> NDArray:
+    """x, an array of floats whose last axis has elements."""
+    x = _floats(what, "logits" if "entropy" in what else "x", x)
+    if x.ndim == 0 or x.shape[-1] == 0:
+        raise ValueError(f"{what}: shape {x.shape}: expected one axis or more, the last one not empty")
+    return x
+
+
+def _like(what: str, x: NDArray, shape: tuple[int, ...], **given: Any) -> None:
+    """Each of the arrays given has this shape, and x's dtype and device."""
+    for name, a in given.items():
+        if not isinstance(a, NDArray):
+            raise TypeError(f"{what}: {name}: expected an NDArray, got {type(a).__name__}")
+        if a.shape != shape:
+            raise ValueError(f"{what}: {name} has shape {a.shape}, expected {shape}")
+        _same_kind(what, x, name, a)
+
+
+def _same_kind(what: str, x: NDArray, name: str, a: NDArray) -> None:
+    if a.backend is not x.backend:
+        raise ValueError(f"{what}: {name} on {a.device}, expected {x.device}; move it with .to(device)")
+    if a.dtype is not x.dtype:
+        raise TypeError(f"{what}: {name} is {a.dtype}, expected {x.dtype}")
+
+
+def _vectors(what: str, x: NDArray, **given: Any) -> None:
+    """Weights and biases over the last axis, where there are any."""
+    _like(what, x, x.shape[-1:], **{name: a for name, a in given.items() if a is not None})
+
+
+def _eps(what: str, eps: Any) -> float:
+    if isinstance(eps, bool) or not isinstance(eps, (int, float)) or not 0 <= eps < math.inf:
+        raise ValueError(f"{what}: eps = {eps!r}: expected a number from 0 on")
+    return float(eps)
+
+
+def _scale(what: str, scale: Any, d: int) -> float:
+    if scale is None:
+        return 1 / math.sqrt(max(d, 1))
+    if isinstance(scale, bool) or not isinstance(scale, (int, float)) or not math.isfinite(scale):
+        raise ValueError(f"{what}: scale = {scale!r}: expected a number")
+    return float(scale)
+
+
+def _labels(what: str, logits: NDArray, labels: Any) -> NDArray:
+    """Labels as int64, each a class."""
+    if not isinstance(labels, NDArray):
+        raise TypeError(f"{what}: labels: expected an NDArray, got {type(labels).__name__}")
+    if labels.dtype is not int64 and labels.dtype is not int32:
+        raise TypeError(f"{what}: labels are {labels.dtype}, expected integers")
+    if labels.backend is not logits.backend:
+        raise ValueError(f"{what}: labels on {labels.device}, expected {logits.device}; move them with .to(device)")
+    if labels.shape != logits.shape[:-1]:
+        raise ValueError(f"{what}: labels have shape {labels.shape}, logits {logits.shape}")
+    n = logits.shape[-1]
+    if labels.size:
+        lowest, highest = labels.min().item(), labels.max().item()
+        if lowest < 0 or highest >= n:
+            wrong = lowest if lowest < 0 else highest
+            raise IndexError(f"{what}: label {wrong} is out of range for {n} classes")
+    return labels if labels.dtype is int64 else labels.astype(int64)
+
+
+def _attended(what: str, q: Any, k: Any, v: Any, mask: Any) -> tuple[NDArray, NDArray, NDArray, NDArray | None]:
+    """Operands that fit, as views with equal leading axes."""
+    q, k, v = _floats(what, "q", q), _floats(what, "k", k), _floats(what, "v", v)
+    if min(q.ndim, k.ndim, v.ndim) < 2:
+        raise _misfit(what, q, k, v, "expected two axes or more")
+    if q.shape[-1] != k.shape[-1]:
+        raise _misfit(what, q, k, v, f"sizes {q.shape[-1]} and {k.shape[-1]} of q and k differ")
+    if k.shape[-2] != v.shape[-2]:
+        raise _misfit(what, q, k, v, f"lengths {k.shape[-2]} and {v.shape[-2]} of k and v differ")
+    _same_kind(what, q, "k", k)
+    _same_kind(what, q, "v", v)
+    lead = q.shape[:-2]
+    if not lead == k.shape[:-2] == v.shape[:-2]:
+        try:
+            lead = broadcast_shapes(lead, k.shape[:-2], v.shape[:-2])
+        except ValueError:
+            raise _misfit(what, q, k, v, "leading axes do not broadcast") from None
+        q, k, v = (x.broadcast_to((*lead, *x.shape[-2:])) for x in (q, k, v))
+    if mask is not None:
+        mask = _mask(what, q, mask, (*lead, q.shape[-2], k.shape[-2]))
+    return q, k, v, mask
+
+
+def _misfit(what: str, q: NDArray, k: NDArray, v: NDArray, why: str) -> ValueError:
+    return ValueError(f"{what}: q {q.shape}, k {k.shape}, v {v.shape}: {why}")
+
+
+def _mask(what: str, q: NDArray, mask: Any, shape: tuple[int, ...]) -> NDArray:
+    """The mask, bool or of q's dtype, as a view of the scores' shape."""
+    if not isinstance(mask, NDArray):
+        raise TypeError(f"{what}: mask: expected an NDArray, got {type(mask).__name__}")
+    if mask.dtype is not bool_ and mask.dtype is not q.dtype:
+        raise TypeError(f"{what}: mask is {mask.dtype}, expected bool or {q.dtype}")
+    if mask.backend is not q.backend:
+        raise ValueError(f"{what}: mask on {mask.device}, expected {q.device}; move it with .to(device)")
+    try:
+        return mask.broadcast_to(shape)
+    except ValueError:
+        raise ValueError(f"{what}: mask has shape {mask.shape}, the scores {shape}") from None
+
+
+__all__ = (
+    "layer_norm layer_norm_grad batch_norm batch_norm_grad cross_entropy cross_entropy_grad attention attention_grad"
+).split()
