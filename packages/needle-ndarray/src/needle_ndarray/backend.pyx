@@ -254,3 +254,108 @@ cdef class Backend:
         largest = a.max(axis=-1, keepdims=True)
         shift = largest.where(largest.isfinite(), 0.0)
         self.copy(((a - shift).exp().sum(axis=-1, keepdims=True).log() + shift).reshape(out.shape), out)
+
+    # ---- Optional: convolution and pooling, NHWC --------------------------------------------------------------------------
+    # x (N, H, W, C), weight (KH, KW, C / groups, F), y (N, OH, OW, F). Pairs are (down, right), padding is ((top, bottom),
+    # (left, right)). Each window fits the padded image, and y has a place for each.
+
+    cpdef conv2d(self, object x, object weight, tuple stride, tuple padding, tuple dilation, Py_ssize_t groups, object out):
+        """out[n, i, j, f] = sum of x[n, i sh - top + u dh, j sw - left + v dw, c] weight[u, v, c, f]; 0 beyond the image"""
+        seen = windows(bordered(x, padding, 0), weight.shape[:2], stride, dilation)
+        for channels, filters in split(groups, x.shape[3], weight.shape[3]):
+            columns, kernel = matrices(seen[..., channels], weight[..., filters])
+            self.copy((columns @ kernel).reshape(out[..., filters].shape), out[..., filters])
+
+    cpdef conv2d_input_grad(self, object grad, object weight, tuple stride, tuple padding, tuple dilation, Py_ssize_t groups,
+                            object out):
+        """out = the gradient of x, when that of conv2d(x, weight) is grad"""
+        self.fill(out, 0)
+        padded = bordered(out, padding, 0)
+        seen = windows(padded, weight.shape[:2], stride, dilation)
+        for channels, filters in split(groups, out.shape[3], weight.shape[3]):
+            for i, j in offsets(weight.shape[:2]):
+                place = seen[:, :, :, i, j, channels]
+                place += grad[..., filters] @ weight[i, j, :, filters].T
+        self.copy(inside(padded, padding, out.shape), out)
+
+    cpdef conv2d_weight_grad(self, object x, object grad, tuple stride, tuple padding, tuple dilation, Py_ssize_t groups,
+                             object out):
+        """out = the gradient of weight, when that of conv2d(x, weight) is grad"""
+        seen = windows(bordered(x, padding, 0), out.shape[:2], stride, dilation)
+        for channels, filters in split(groups, x.shape[3], out.shape[3]):
+            columns, _ = matrices(seen[..., channels], out[..., filters])
+            flat = grad[..., filters].reshape((columns.shape[0], filters.stop - filters.start))
+            self.copy((columns.T @ flat).reshape(out[..., filters].shape), out[..., filters])
+
+    cpdef max_pool2d(self, object x, tuple size, tuple stride, tuple padding, object out):
+        """out[n, i, j, c] = the largest of the window, NaN if one is; places beyond the image are -inf"""
+        padded = bordered(x, padding, float("-inf"))
+        self.copy(windows(padded, size, stride, (1, 1)).max(axis=(3, 4)), out)
+
+    cpdef max_pool2d_grad(self, object grad, object x, tuple size, tuple stride, tuple padding, object out):
+        """out = the gradient of x: that of each window goes to its first largest element in the image, or to its first NaN"""
+        self.fill(out, 0)
+        padded = bordered(out, padding, 0)
+        seen = windows(bordered(x, padding, float("-inf")), size, stride, (1, 1))
+        free = windows(bordered(x.isnan() | True, padding, False), size, stride, (1, 1))
+        target = windows(padded, size, stride, (1, 1))
+        largest = seen.max(axis=(3, 4))
+        waiting = largest.isnan() | True
+        for i, j in offsets(size):
+            place, value = target[:, :, :, i, j], seen[:, :, :, i, j]
+            hit = waiting & free[:, :, :, i, j] & ((value == largest) | value.isnan())
+            place += grad.where(hit, 0.0)
+            waiting &= ~hit
+        self.copy(inside(padded, padding, out.shape), out)
+
+    cpdef avg_pool2d(self, object x, tuple size, tuple stride, tuple padding, object out):
+        """out[n, i, j, c] = sum of the window / (kh kw); places beyond the image are 0, and count"""
+        seen = windows(bordered(x, padding, 0), size, stride, (1, 1))
+        self.copy(seen.sum(axis=(3, 4)) / (size[0] * size[1]), out)
+
+    cpdef avg_pool2d_grad(self, object grad, tuple size, tuple stride, tuple padding, object out):
+        """out = the gradient of x, when that of avg_pool2d(x) is grad"""
+        self.fill(out, 0)
+        padded = bordered(out, padding, 0)
+        seen = windows(padded, size, stride, (1, 1))
+        share = grad / (size[0] * size[1])
+        for i, j in offsets(size):
+            place = seen[:, :, :, i, j]
+            place += share
+        self.copy(inside(padded, padding, out.shape), out)
+
+
+cdef object bordered(object a, tuple padding, object value):
+    """(N, H, W, C) with `value` around each image, a copy"""
+    from needle_ndarray.manipulation import pad
+    return pad(a, ((0, 0), *padding, (0, 0)), value)
+
+
+cdef object windows(object a, tuple size, tuple stride, tuple dilation):
+    """(N, H, W, C) -> (N, OH, OW, KH, KW, C): what the kernel sees at each of its places, a view"""
+    (n, h, w, c), (along_n, along_h, along_w, along_c) = a.shape, a.strides
+    oh, ow = [(room - (k - 1) * d - 1) // s + 1 for room, k, d, s in zip((h, w), size, dilation, stride)]
+    steps = (along_n, along_h * stride[0], along_w * stride[1], along_h * dilation[0], along_w * dilation[1], along_c)
+    return a.as_strided((n, oh, ow, *size, c), steps)
+
+
+cdef list split(Py_ssize_t groups, Py_ssize_t channels, Py_ssize_t filters):
+    """The channels and the filters of each group"""
+    c, f = channels // groups, filters // groups
+    return [(slice(g * c, (g + 1) * c), slice(g * f, (g + 1) * f)) for g in range(groups)]
+
+
+cdef tuple matrices(object seen, object weight):
+    """(N, OH, OW, KH, KW, C) and (KH, KW, C, F) -> (N OH OW, KH KW C) and (KH KW C, F)"""
+    (n, oh, ow, kh, kw, c), f = seen.shape, weight.shape[3]
+    return seen.reshape((n * oh * ow, kh * kw * c)), weight.reshape((kh * kw * c, f))
+
+
+cdef list offsets(tuple size):
+    return [(i, j) for i in range(size[0]) for j in range(size[1])]
+
+
+cdef object inside(object padded, tuple padding, tuple shape):
+    """The image in its padding"""
+    (top, _), (left, _) = padding
+    return padded[:, top : top + shape[1], left : left + shape[2]]

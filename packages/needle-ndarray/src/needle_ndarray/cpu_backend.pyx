@@ -5,6 +5,7 @@ from needle_ndarray.backend cimport (
 )
 from needle_ndarray.buffer cimport Buffer, allocate as allocate_buffer
 from needle_ndarray.kernels cimport ewise, nn, strided
+from needle_ndarray.kernels cimport conv, pool as pools
 from needle_ndarray.kernels cimport index as indexing, matmul as products, random as generators, reduce as reductions
 from needle_ndarray.kernels.views cimport View, int64
 from needle_ndarray.ndarray cimport NDArray
@@ -100,6 +101,9 @@ cdef int check_index(const View* index, Py_ssize_t bound, Py_ssize_t count) exce
     if not inside:
         raise IndexError(f"an index is out of bounds for an axis of size {bound}")
     return 0
+
+
+include "cpu_conv.pxi"
 
 
 cdef class CPUBackend(Backend):
@@ -404,6 +408,34 @@ cdef class CPUBackend(Backend):
         with nogil:
             status = nn.softmax_views(op, &source, &target, threads)
         return done(status)
+
+    # ---- Convolution and pooling: cpu_conv.pxi --------------------------------------------------------------------------
+
+    cpdef conv2d(self, object x, object weight, tuple stride, tuple padding, tuple dilation, Py_ssize_t groups, object out):
+        if not convolution(self, conv.CONV2D, x, weight, out, stride, padding, dilation, groups):
+            Backend.conv2d(self, x, weight, stride, padding, dilation, groups, out)
+
+    cpdef conv2d_input_grad(self, object grad, object weight, tuple stride, tuple padding, tuple dilation, Py_ssize_t groups,
+                            object out):
+        if not convolution(self, conv.INPUT_GRAD, out, weight, grad, stride, padding, dilation, groups):
+            Backend.conv2d_input_grad(self, grad, weight, stride, padding, dilation, groups, out)
+
+    cpdef conv2d_weight_grad(self, object x, object grad, tuple stride, tuple padding, tuple dilation, Py_ssize_t groups,
+                             object out):
+        if not convolution(self, conv.WEIGHT_GRAD, x, out, grad, stride, padding, dilation, groups):
+            Backend.conv2d_weight_grad(self, x, grad, stride, padding, dilation, groups, out)
+
+    cpdef max_pool2d(self, object x, tuple size, tuple stride, tuple padding, object out):
+        pooling(self, pools.MAX_POOL, x, None, out, size, stride, padding)
+
+    cpdef max_pool2d_grad(self, object grad, object x, tuple size, tuple stride, tuple padding, object out):
+        pooling(self, pools.MAX_POOL_GRAD, x, grad, out, size, stride, padding)
+
+    cpdef avg_pool2d(self, object x, tuple size, tuple stride, tuple padding, object out):
+        pooling(self, pools.AVG_POOL, x, None, out, size, stride, padding)
+
+    cpdef avg_pool2d_grad(self, object grad, tuple size, tuple stride, tuple padding, object out):
+        pooling(self, pools.AVG_POOL_GRAD, None, grad, out, size, stride, padding)
 
     # ---- The course's teaching pieces --------------------------------------------------------------------------
 
