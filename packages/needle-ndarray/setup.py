@@ -17,7 +17,7 @@ from setuptools.command.build_ext import build_ext
 DEBUG = os.environ.get("NEEDLE_BUILD_DEBUG") == "1"
 ROOT = "src/needle_ndarray"
 MODULES = ["buffer", "backend", "ndarray", "runtime", "cpu_backend", "interop"]
-KERNELS = ["ewise", "strided", "reduce", "matmul", "index", "random", "nn", "conv", "pool"]
+KERNELS = ["ewise", "strided", "reduce", "matmul", "index", "random", "nn", "conv", "direct", "pool"]
 X86_LEVELS = {"v2": "-march=x86-64-v2", "v3": "-march=x86-64-v3", "v4": "-march=x86-64-v4"}
 
 # Wrapping integers and no errno: what NumPy does. No contraction: one source, the same bits at every level.

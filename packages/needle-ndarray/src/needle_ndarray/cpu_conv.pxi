@@ -86,7 +86,7 @@ cdef bint convolution(Backend backend, int op, object x, object weight, object y
     a, b, c = (packed(backend, x, op == conv.INPUT_GRAD), packed(backend, weight, op == conv.WEIGHT_GRAD),
                packed(backend, y, op == conv.CONV2D))
     count = g.kh * g.kw * (g.c // groups)
-    if not conv.depthwise(&g) and (blas_found.sgemm is NULL or max(count, max(g.c, g.f)) > LARGEST):
+    if conv.needs_blas(op, &g, image.itemsize) and (blas_found.sgemm is NULL or max(count, max(g.c, g.f)) > LARGEST):
         return False
     dtype = image.dtype
     threads = threads_for_work(<double> result.size * count, THREADS_FROM_FLOPS)

@@ -12,7 +12,7 @@ cdef struct Conv:               # sizes of a convolution, all of them 1 or more 
 cdef enum ConvOp:
     CONV2D, INPUT_GRAD, WEIGHT_GRAD
 
-cdef bint depthwise(const Conv* g) noexcept nogil
+cdef bint needs_blas(int op, const Conv* g, int itemsize) noexcept nogil
 cdef Py_ssize_t scratch_elements(int op, const Conv* g, int itemsize, int threads) noexcept nogil
 cdef void convolve(int op, const Blas* blas, int dtype, const Conv* g, char* x, char* weight, char* y, char* scratch,
                    int threads) noexcept nogil

@@ -5,6 +5,7 @@
 from cython.parallel cimport prange
 from libc.string cimport memcpy, memset
 
+from needle_ndarray.kernels.direct cimport direct, direct_elements, fits, swapped
 from needle_ndarray.kernels.matmul cimport Blas
 from needle_ndarray.kernels.views cimport FLOAT32, F, thread_number
 
@@ -21,6 +22,7 @@ cdef enum:
     BLOCKS = 8              # a small convolution is still cut into so many blocks, for threads
     PARTS = 16              # partial sums of the weights' gradient
     PARTS_SIZE = 1048576    # elements that they may take together; never fewer than two parts
+    FEWEST = 6              # channels of a group from which a tile of them is not mostly empty
     UNITS = 8               # images, or bands of an image, that the threads share
 
 
@@ -56,8 +58,31 @@ cdef Py_ssize_t bands_of(const Conv* g) noexcept nogil:
     return max(min((UNITS + g.n - 1) // g.n, g.h // (4 * extent)), <Py_ssize_t> 1)
 
 
+cdef bint by_tiles(int op, const Conv* g, int itemsize) noexcept nogil:
+    """Whether direct.pyx does it: forward, and the gradient of x where windows move by one"""
+    cdef Conv other
+    if depthwise(g) or pointwise(g) or op == WEIGHT_GRAD:
+        return False
+    if op == CONV2D:
+        return fits(g, itemsize)
+    other = swapped(g)
+    return g.sh == 1 and g.sw == 1 and g.c // g.groups >= FEWEST and fits(&other, itemsize)
+
+
+cdef bint needs_blas(int op, const Conv* g, int itemsize) noexcept nogil:
+    return not (depthwise(g) or by_tiles(op, g, itemsize))
+
+
 cdef Py_ssize_t scratch_elements(int op, const Conv* g, int itemsize, int threads) noexcept nogil:
     """Elements of the memory that `convolve` asks of its caller"""
+    cdef Conv other
+    if by_tiles(op, g, itemsize):
+        other = g[0] if op == CONV2D else swapped(g)
+        return direct_elements(&other, itemsize, threads)
+    return columns_elements(op, g, itemsize, threads)
+
+
+cdef Py_ssize_t columns_elements(int op, const Conv* g, int itemsize, int threads) noexcept nogil:
     cdef Py_ssize_t k = g.kh * g.kw * (g.c // g.groups), columns = threads * block_rows(g, itemsize) * k
     if depthwise(g) or pointwise(g):
         columns = 0
@@ -328,8 +353,15 @@ cdef void convolve_as(int op, const Blas* blas, const Conv* g, F* x, F* weight, 
 
 cdef void convolve(int op, const Blas* blas, int dtype, const Conv* g, char* x, char* weight, char* y, char* scratch,
                    int threads) noexcept nogil:
-    """y = conv2d(x, weight), or the gradient of x or of weight when y's is given; depthwise ones need no BLAS"""
-    if dtype == FLOAT32:
+    """y = conv2d(x, weight), or the gradient of x or of weight when y's is given"""
+    cdef Conv other
+    if by_tiles(op, g, 4 if dtype == FLOAT32 else 8):
+        if op == CONV2D:
+            direct(dtype, g, False, x, weight, y, scratch, threads)
+        else:
+            other = swapped(g)
+            direct(dtype, &other, True, y, weight, x, scratch, threads)
+    elif dtype == FLOAT32:
         convolve_as(op, blas, g, <float*> x, <float*> weight, <float*> y, <float*> scratch, threads)
     else:
         convolve_as(op, blas, g, <double*> x, <double*> weight, <double*> y, <double*> scratch, threads)

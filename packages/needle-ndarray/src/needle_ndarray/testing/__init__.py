@@ -14,10 +14,11 @@ near a result has to be are in `oracle`, and nowhere else.
 
 import pytest
 
-for _module in ("cases", "oracle", "elementwise", "movement", "products", "randomness", "reductions"):
+for _module in ("cases", "oracle", "convolution", "elementwise", "movement", "products", "randomness", "reductions"):
     pytest.register_assert_rewrite(f"{__name__}.{_module}")
 
 from needle_ndarray.testing.cases import KINDS, LAYOUTS, Canvas, Suite, values  # noqa: E402
+from needle_ndarray.testing.convolution import ConvolutionSuite  # noqa: E402
 from needle_ndarray.testing.elementwise import ElementwiseSuite  # noqa: E402
 from needle_ndarray.testing.movement import InterfaceSuite, MovementSuite  # noqa: E402
 from needle_ndarray.testing.products import FusedSuite, ProductSuite  # noqa: E402
@@ -26,7 +27,7 @@ from needle_ndarray.testing.reductions import ReductionSuite  # noqa: E402
 
 
 class ContractSuite(
-    InterfaceSuite, MovementSuite, ElementwiseSuite, ReductionSuite, ProductSuite, FusedSuite, RandomSuite
+    InterfaceSuite, MovementSuite, ElementwiseSuite, ReductionSuite, ProductSuite, FusedSuite, ConvolutionSuite, RandomSuite
 ):
     """All of the contract. Subclass it as `Test...` with a `device`."""
 

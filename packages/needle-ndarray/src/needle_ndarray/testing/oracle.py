@@ -4,6 +4,7 @@
 - mathematical functions: at most ULPS units in the last place from a result in wider precision;
 - float sums: an error that grows with log n; products of n factors: with n;
 - matrix products: the classic bound eps * k * (|a| @ |b|);
+- convolutions and pooled means: the same, over the terms of each sum;
 - softmax and its relatives: a few eps, plus what rounding a - max must cost.
 """
 
@@ -109,6 +110,11 @@ def product_bound(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     eps = np.finfo(a.dtype).eps
     magnitude = np.abs(a.astype(np.float64)) @ np.abs(b.astype(np.float64))
     return eps * max(a.shape[-1], 1) * magnitude
+
+
+def terms_bound(dtype: str, terms: int, magnitude: Any) -> Any:
+    """What a sum of products in any order may be off, when |a| and |b| in place of a and b give `magnitude`."""
+    return np.finfo(dtype).eps * max(int(terms), 1) * magnitude
 
 
 def _report(wrong: np.ndarray, got: np.ndarray, expected: np.ndarray, context: str) -> None:
