@@ -92,7 +92,9 @@ def _same_shape(name: str, grad: NDArray, expected: tuple) -> None:
         raise ValueError(f"{name}: grad has shape {grad.shape}, expected {expected}")
 
 
-def conv2d(x: NDArray, weight: NDArray, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1) -> NDArray:
+def conv2d(
+    x: NDArray, weight: NDArray, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+) -> NDArray:
     """y[n, i, j, f] = sum over u, v, c of x[n, i sh - top + u dh, j sw - left + v dw, c] weight[u, v, c, f]
 
     Parameters

@@ -27,7 +27,14 @@ from needle_ndarray.testing.reductions import ReductionSuite  # noqa: E402
 
 
 class ContractSuite(
-    InterfaceSuite, MovementSuite, ElementwiseSuite, ReductionSuite, ProductSuite, FusedSuite, ConvolutionSuite, RandomSuite
+    InterfaceSuite,
+    MovementSuite,
+    ElementwiseSuite,
+    ReductionSuite,
+    ProductSuite,
+    FusedSuite,
+    ConvolutionSuite,
+    RandomSuite,
 ):
     """All of the contract. Subclass it as `Test...` with a `device`."""
 
