@@ -127,7 +127,7 @@ def sweep_convolutions(device, rounds=1500):
                  "avg_pool2d_grad"):  # fmt: skip
         for _ in range(rounds):
             n, h, w, groups, kh, kw, sh, sw, dh, dw = (rng.randint(1, 3) for _ in range(10))
-            (top, bottom), (left, right) = around = ((rng.randint(0, 9), 3), (3, rng.randint(0, 9)))
+            (top, bottom), (left, right) = around = ((rng.randint(0, 9), 6), (6, rng.randint(0, 9)))
             c, f = groups * rng.randint(1, 3), groups * rng.randint(1, 3)
             c, f, groups, dh, dw = (c, f, groups, dh, dw) if "conv" in verb else (c, c, 1, 1, 1)
             oh, ow = (h + top + bottom - (kh - 1) * dh - 1) // sh + 1, (w + left + right - (kw - 1) * dw - 1) // sw + 1

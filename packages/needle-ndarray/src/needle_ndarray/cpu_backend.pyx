@@ -426,16 +426,20 @@ cdef class CPUBackend(Backend):
             Backend.conv2d_weight_grad(self, x, grad, stride, padding, dilation, groups, out)
 
     cpdef max_pool2d(self, object x, tuple size, tuple stride, tuple padding, object out):
-        pooling(self, pools.MAX_POOL, x, None, out, size, stride, padding)
+        if not pooling(self, pools.MAX_POOL, x, None, out, size, stride, padding):
+            Backend.max_pool2d(self, x, size, stride, padding, out)
 
     cpdef max_pool2d_grad(self, object grad, object x, tuple size, tuple stride, tuple padding, object out):
-        pooling(self, pools.MAX_POOL_GRAD, x, grad, out, size, stride, padding)
+        if not pooling(self, pools.MAX_POOL_GRAD, x, grad, out, size, stride, padding):
+            Backend.max_pool2d_grad(self, grad, x, size, stride, padding, out)
 
     cpdef avg_pool2d(self, object x, tuple size, tuple stride, tuple padding, object out):
-        pooling(self, pools.AVG_POOL, x, None, out, size, stride, padding)
+        if not pooling(self, pools.AVG_POOL, x, None, out, size, stride, padding):
+            Backend.avg_pool2d(self, x, size, stride, padding, out)
 
     cpdef avg_pool2d_grad(self, object grad, tuple size, tuple stride, tuple padding, object out):
-        pooling(self, pools.AVG_POOL_GRAD, None, grad, out, size, stride, padding)
+        if not pooling(self, pools.AVG_POOL_GRAD, None, grad, out, size, stride, padding):
+            Backend.avg_pool2d_grad(self, grad, size, stride, padding, out)
 
     # ---- The course's teaching pieces --------------------------------------------------------------------------
 

@@ -100,15 +100,13 @@ cdef bint convolution(Backend backend, int op, object x, object weight, object y
     return True
 
 
-cdef int pooling(Backend backend, int op, object x, object y, object out, object size, object stride, object padding) except -1:
-    """One of the four verbs; x is None where the gradient does not need it, y where there is none"""
+cdef bint pooling(Backend backend, int op, object x, object y, object out, object size, object stride, object padding) except -1:
+    """One of the four verbs; x is None where the gradient does not need it, y where there is none. False as above."""
     cdef View image, result, source
     cdef conv.Conv g
     cdef Py_ssize_t kh = 0, kw = 0
     cdef bint backward = op == pools.MAX_POOL_GRAD or op == pools.AVG_POOL_GRAD
     cdef NDArray a, b, made
-    cdef Buffer scratch
-    cdef char* scratch_at
     cdef char* x_at = NULL
     cdef char* y_at = NULL
     cdef int threads, dtype
@@ -123,7 +121,9 @@ cdef int pooling(Backend backend, int op, object x, object y, object out, object
         raise ValueError(f"a verb of the cpu backend was given {g.c} channels to pool into {g.f}")
     if image.size == 0 or result.size == 0:
         backend.fill(out, -np.inf if op == pools.MAX_POOL else 0)
-        return 0
+        return True
+    if min(kh, g.h) > LARGEST // g.w:
+        return False
     made = packed(backend, out, True)
     if x is not None:
         a = packed(backend, x, False)
@@ -133,10 +133,8 @@ cdef int pooling(Backend backend, int op, object x, object y, object out, object
         y_at = b._ptr
     dtype = image.dtype
     threads = threads_for_work(max(<double> result.size * min(kh, g.h) * min(kw, g.w), <double> image.size), THREADS_FROM)
-    scratch = allocate_buffer(threads * g.c * 16)
-    scratch_at = <char*> &scratch.data[0]
     with nogil:
-        pools.pool(op, dtype, &g, x_at, y_at, made._ptr, scratch_at, threads)
+        pools.pool(op, dtype, &g, x_at, y_at, made._ptr, threads)
     if made is not out:
         backend.copy(made, out)
-    return 0
+    return True

@@ -5,9 +5,9 @@
 from cython.parallel cimport prange
 from libc.string cimport memcpy, memset
 
-from needle_ndarray.kernels.direct cimport direct, direct_elements, fits, swapped
+from needle_ndarray.kernels.direct cimport direct, direct_elements, fits, part_elements, swapped, weight_part
 from needle_ndarray.kernels.matmul cimport Blas
-from needle_ndarray.kernels.views cimport FLOAT32, F, thread_number
+from needle_ndarray.kernels.views cimport FLOAT32, FLOAT64, F, thread_number
 
 ctypedef void (*sgemm_t)(int order, int ta, int tb, int m, int n, int k, float alpha, const float* a, int lda,
                          const float* b, int ldb, float beta, float* c, int ldc) noexcept nogil
@@ -22,7 +22,9 @@ cdef enum:
     BLOCKS = 8              # a small convolution is still cut into so many blocks, for threads
     PARTS = 16              # partial sums of the weights' gradient
     PARTS_SIZE = 1048576    # elements that they may take together; never fewer than two parts
+    MOST = 48               # channels of a group up to which tiles beat BLAS in the gradient of the weights
     FEWEST = 6              # channels of a group from which a tile of them is not mostly empty
+    LANES = 32              # channels that a depthwise convolution takes at a time
     UNITS = 8               # images, or bands of an image, that the threads share
 
 
@@ -59,10 +61,12 @@ cdef Py_ssize_t bands_of(const Conv* g) noexcept nogil:
 
 
 cdef bint by_tiles(int op, const Conv* g, int itemsize) noexcept nogil:
-    """Whether direct.pyx does it: forward, and the gradient of x where windows move by one"""
+    """Whether direct.pyx does it: not the gradient of x where windows move by more than one, nor what BLAS does better"""
     cdef Conv other
-    if depthwise(g) or pointwise(g) or op == WEIGHT_GRAD:
+    if depthwise(g) or pointwise(g):
         return False
+    if op == WEIGHT_GRAD:
+        return g.c // g.groups <= MOST and fits(g, itemsize)
     if op == CONV2D:
         return fits(g, itemsize)
     other = swapped(g)
@@ -76,17 +80,19 @@ cdef bint needs_blas(int op, const Conv* g, int itemsize) noexcept nogil:
 cdef Py_ssize_t scratch_elements(int op, const Conv* g, int itemsize, int threads) noexcept nogil:
     """Elements of the memory that `convolve` asks of its caller"""
     cdef Conv other
-    if by_tiles(op, g, itemsize):
+    if op != WEIGHT_GRAD and by_tiles(op, g, itemsize):
         other = g[0] if op == CONV2D else swapped(g)
         return direct_elements(&other, itemsize, threads)
     return columns_elements(op, g, itemsize, threads)
 
 
 cdef Py_ssize_t columns_elements(int op, const Conv* g, int itemsize, int threads) noexcept nogil:
-    cdef Py_ssize_t k = g.kh * g.kw * (g.c // g.groups), columns = threads * block_rows(g, itemsize) * k
+    cdef Py_ssize_t k = g.kh * g.kw * (g.c // g.groups), columns = block_rows(g, itemsize) * k
     if depthwise(g) or pointwise(g):
         columns = 0
-    return columns + (parts_of(g, itemsize) * k * g.f if op == WEIGHT_GRAD else 0)
+    elif by_tiles(op, g, itemsize):
+        columns = part_elements(g, itemsize)
+    return threads * columns + (parts_of(g, itemsize) * k * g.f if op == WEIGHT_GRAD else 0)
 
 
 # ---- Columns ------------------------------------------------------------------------------------------------------
@@ -212,48 +218,80 @@ cdef void input_grad(const Blas* blas, const Conv* g, F* x, const F* weight, con
 
 # ---- One filter per channel ---------------------------------------------------------------------------------------
 
-cdef void depthwise_forward(const Conv* g, const F* x, const F* weight, F* y, Py_ssize_t place, Py_ssize_t rows) noexcept nogil:
-    """y[place] = sum of x * weight over the kernel, channel by channel"""
-    cdef Py_ssize_t p, ky, kx, i, ox, oy, n, iy, ix, first, last, c = g.c
-    cdef const F* a
-    cdef const F* b
-    cdef F* out
-    for p in range(place, place + rows):
-        ox, oy, n = p % g.ow, p // g.ow % g.oh, p // g.ow // g.oh
-        ix = ox * g.sw - g.left
-        span(ix, g.dw, g.kw, g.w, &first, &last)
-        out = y + p * c
-        memset(out, 0, c * sizeof(F))
-        for ky in range(g.kh):
-            iy = oy * g.sh - g.top + ky * g.dh
-            if 0 <= iy < g.h:
-                for kx in range(first, last):
-                    a = x + ((n * g.h + iy) * g.w + ix + kx * g.dw) * c
-                    b = weight + (ky * g.kw + kx) * c
-                    for i in range(c):
-                        out[i] += a[i] * b[i]
+cdef inline void weigh(const F* a, const F* b, F* sums, Py_ssize_t n) noexcept nogil:
+    """sums += a * b; a constant n lets the sums stay in registers"""
+    cdef Py_ssize_t i
+    if n == LANES:
+        for i in range(LANES):
+            sums[i] += a[i] * b[i]
+    else:
+        for i in range(n):
+            sums[i] += a[i] * b[i]
 
 
-cdef void depthwise_weight_grad(const Conv* g, const F* x, const F* y, F* weight, Py_ssize_t place,
-                                Py_ssize_t rows) noexcept nogil:
-    """weight += x * y over the places"""
-    cdef Py_ssize_t p, ky, kx, i, ox, oy, n, iy, ix, first, last, c = g.c
-    cdef const F* a
-    cdef const F* b
-    cdef F* out
+cdef void depthwise_place(const Conv* g, const F* x, const F* weight, bint turned, Py_ssize_t iy, Py_ssize_t ix, F* out,
+                          Py_ssize_t n) noexcept nogil:
+    """out = sum of x * weight over the kernel with its corner at (iy, ix), for n channels; turned: from its end"""
+    cdef Py_ssize_t top, bottom, left, right, ky, kx, uv, i
+    cdef F sums[LANES]
+    memset(sums, 0, sizeof(sums))
+    span(iy, g.dh, g.kh, g.h, &top, &bottom)
+    span(ix, g.dw, g.kw, g.w, &left, &right)
+    for ky in range(top, bottom):
+        for kx in range(left, right):
+            uv = g.kh * g.kw - 1 - (ky * g.kw + kx) if turned else ky * g.kw + kx
+            if n == LANES:
+                weigh(x + ((iy + ky * g.dh) * g.w + ix + kx * g.dw) * g.c, weight + uv * g.c, sums, LANES)
+            else:
+                weigh(x + ((iy + ky * g.dh) * g.w + ix + kx * g.dw) * g.c, weight + uv * g.c, sums, n)
+    for i in range(n):
+        out[i] = sums[i]
+
+
+cdef void depthwise_forward(const Conv* g, const F* x, const F* weight, bint turned, F* y, Py_ssize_t place,
+                            Py_ssize_t rows) noexcept nogil:
+    """y[place:place+rows], some channels at a time"""
+    cdef Py_ssize_t p, i, rest
     for p in range(place, place + rows):
-        ox, oy, n = p % g.ow, p // g.ow % g.oh, p // g.ow // g.oh
-        ix = ox * g.sw - g.left
-        span(ix, g.dw, g.kw, g.w, &first, &last)
-        b = y + p * c
+        rest = p // g.ow
+        i = 0
+        while i < g.c:
+            depthwise_place(g, x + rest // g.oh * g.h * g.w * g.c + i, weight + i, turned, rest % g.oh * g.sh - g.top,
+                            p % g.ow * g.sw - g.left, y + p * g.c + i, min(<Py_ssize_t> LANES, g.c - i))
+            i += LANES
+
+
+cdef void depthwise_row(const Conv* g, const F* x, const F* y, F* weight, Py_ssize_t first, Py_ssize_t last, Py_ssize_t at,
+                        Py_ssize_t n) noexcept nogil:
+    """weight += sum of x * y along a row of the result, x from column `at`, for n channels"""
+    cdef Py_ssize_t ox, i
+    cdef F sums[LANES]
+    memset(sums, 0, sizeof(sums))
+    for ox in range(first, last):
+        if n == LANES:
+            weigh(x + (at + ox * g.sw) * g.c, y + ox * g.c, sums, LANES)
+        else:
+            weigh(x + (at + ox * g.sw) * g.c, y + ox * g.c, sums, n)
+    for i in range(n):
+        weight[i] += sums[i]
+
+
+cdef void depthwise_weight_grad(const Conv* g, const F* x, const F* y, F* weight, Py_ssize_t row, Py_ssize_t stop) noexcept nogil:
+    """weight += x * y over rows of the result"""
+    cdef Py_ssize_t ky, kx, i, iy, first, last
+    while row < stop:
         for ky in range(g.kh):
-            iy = oy * g.sh - g.top + ky * g.dh
+            iy = row % g.oh * g.sh - g.top + ky * g.dh
             if 0 <= iy < g.h:
-                for kx in range(first, last):
-                    a = x + ((n * g.h + iy) * g.w + ix + kx * g.dw) * c
-                    out = weight + (ky * g.kw + kx) * c
-                    for i in range(c):
-                        out[i] += a[i] * b[i]
+                for kx in range(g.kw):
+                    span(kx * g.dw - g.left, g.sw, g.ow, g.w, &first, &last)
+                    i = 0
+                    while i < g.c:
+                        depthwise_row(g, x + (row // g.oh * g.h + iy) * g.w * g.c + i, y + row * g.ow * g.c + i,
+                                      weight + (ky * g.kw + kx) * g.c + i, first, last, kx * g.dw - g.left,
+                                      min(<Py_ssize_t> LANES, g.c - i))
+                        i += LANES
+        row += 1
 
 
 cdef void depthwise_input_grad(const Conv* g, F* x, const F* weight, const F* y, Py_ssize_t n, Py_ssize_t top,
@@ -282,12 +320,13 @@ cdef void depthwise_input_grad(const Conv* g, F* x, const F* weight, const F* y,
 
 # ---- Threads ------------------------------------------------------------------------------------------------------
 
-cdef void forward_all(const Blas* blas, const Conv* g, const F* x, const F* weight, F* y, F* staged, int threads) noexcept nogil:
+cdef void forward_all(const Blas* blas, const Conv* g, const F* x, const F* weight, bint turned, F* y, F* staged,
+                      int threads) noexcept nogil:
     cdef Py_ssize_t places = g.n * g.oh * g.ow, rows = block_rows(g, sizeof(F)), blocks = (places + rows - 1) // rows, b
     cdef Py_ssize_t size = rows * g.kh * g.kw * (g.c // g.groups)
     for b in prange(blocks, num_threads=threads, schedule="dynamic", use_threads_if=threads > 1):
         if depthwise(g):
-            depthwise_forward(g, x, weight, y, b * rows, min(rows, places - b * rows))
+            depthwise_forward(g, x, weight, turned, y, b * rows, min(rows, places - b * rows))
         else:
             forward(blas, g, x, weight, y, b * rows, min(rows, places - b * rows), staged + thread_number() * size)
 
@@ -319,18 +358,21 @@ cdef void weight_grad_part(const Blas* blas, const Conv* g, const F* x, const F*
     """The blocks of one part, one after the other"""
     cdef Py_ssize_t places = g.n * g.oh * g.ow, rows = block_rows(g, sizeof(F)), blocks = (places + rows - 1) // rows, b
     memset(sums, 0, g.kh * g.kw * (g.c // g.groups) * g.f * sizeof(F))
+    if depthwise(g):
+        depthwise_weight_grad(g, x, y, sums, part * (g.n * g.oh) // parts, (part + 1) * (g.n * g.oh) // parts)
+        return
+    if by_tiles(WEIGHT_GRAD, g, sizeof(F)):
+        weight_part(FLOAT32 if F is float else FLOAT64, g, <char*> x, <char*> y, <char*> sums, part, parts, <char*> staged)
+        return
     for b in range(part * blocks // parts, (part + 1) * blocks // parts):
-        if depthwise(g):
-            depthwise_weight_grad(g, x, y, sums, b * rows, min(rows, places - b * rows))
-        else:
-            weight_grad(blas, g, x, y, sums, b * rows, min(rows, places - b * rows), staged)
+        weight_grad(blas, g, x, y, sums, b * rows, min(rows, places - b * rows), staged)
 
 
 cdef void weight_grad_all(const Blas* blas, const Conv* g, const F* x, F* weight, const F* y, F* staged,
                           int threads) noexcept nogil:
     """Partial sums of a fixed partition, added up in its order"""
     cdef Py_ssize_t k = g.kh * g.kw * (g.c // g.groups), parts = parts_of(g, sizeof(F)), p, i
-    cdef Py_ssize_t size = 0 if depthwise(g) or pointwise(g) else block_rows(g, sizeof(F)) * k
+    cdef Py_ssize_t size = columns_elements(WEIGHT_GRAD, g, sizeof(F), 1) - parts * k * g.f
     cdef F* sums = staged + threads * size
     for p in prange(parts, num_threads=threads, schedule="dynamic", use_threads_if=threads > 1):
         weight_grad_part(blas, g, x, y, sums + p * k * g.f, p, parts, staged + thread_number() * size)
@@ -341,10 +383,14 @@ cdef void weight_grad_all(const Blas* blas, const Conv* g, const F* x, F* weight
 
 
 cdef void convolve_as(int op, const Blas* blas, const Conv* g, F* x, F* weight, F* y, F* scratch, int threads) noexcept nogil:
+    cdef Conv other
     if op == CONV2D:
-        forward_all(blas, g, x, weight, y, scratch, threads)
+        forward_all(blas, g, x, weight, False, y, scratch, threads)
     elif op == WEIGHT_GRAD:
         weight_grad_all(blas, g, x, weight, y, scratch, threads)
+    elif depthwise(g) and g.sh == 1 and g.sw == 1:
+        other = swapped(g)
+        forward_all(blas, &other, y, weight, True, x, scratch, threads)
     elif pointwise(g) and not depthwise(g):
         pointwise_input_grad(blas, g, x, weight, y, threads)
     else:
@@ -355,7 +401,7 @@ cdef void convolve(int op, const Blas* blas, int dtype, const Conv* g, char* x, 
                    int threads) noexcept nogil:
     """y = conv2d(x, weight), or the gradient of x or of weight when y's is given"""
     cdef Conv other
-    if by_tiles(op, g, 4 if dtype == FLOAT32 else 8):
+    if op != WEIGHT_GRAD and by_tiles(op, g, 4 if dtype == FLOAT32 else 8):
         if op == CONV2D:
             direct(dtype, g, False, x, weight, y, scratch, threads)
         else:

@@ -16,10 +16,17 @@ cdef extern from "tile.h":
     void tile_double "needle_tile_double"(
         const double** a, Py_ssize_t outer, Py_ssize_t down, Py_ssize_t inner, Py_ssize_t across, Py_ssize_t length,
         const double* b, double** out, Py_ssize_t rows, Py_ssize_t width) noexcept nogil
+    void outer_float "needle_outer_tile_float"(
+        const float* a, const Py_ssize_t* at, Py_ssize_t outer, Py_ssize_t down, Py_ssize_t inner, Py_ssize_t across,
+        const float* b, Py_ssize_t stride, float** out, Py_ssize_t rows, Py_ssize_t width) noexcept nogil
+    void outer_double "needle_outer_tile_double"(
+        const double* a, const Py_ssize_t* at, Py_ssize_t outer, Py_ssize_t down, Py_ssize_t inner, Py_ssize_t across,
+        const double* b, Py_ssize_t stride, double** out, Py_ssize_t rows, Py_ssize_t width) noexcept nogil
 
 cdef enum:
     MOST_ROWS = 8               # at least NEEDLE_ROWS
     BAND_BYTES = 131072         # of the image that a thread works on at a time
+    PART_BYTES = 32768          # the same for the gradient of the weights, which reads it again for every tile
     KERNEL_BYTES = 131072       # of the weights of one tile: beyond, BLAS does better
     UNITS = 8                   # a small convolution is still cut into so many bands, for threads
 
@@ -50,9 +57,9 @@ cdef Py_ssize_t packed_size(const Conv* g, int itemsize) noexcept nogil:
     return g.kh * g.kw * (g.c // g.groups) * ((filters + n - 1) // n) * n
 
 
-cdef Py_ssize_t band_rows(const Conv* g, int itemsize) noexcept nogil:
-    """Rows of the result that are made at a time"""
-    cdef Py_ssize_t row = seen_columns(g) * g.c * itemsize, most = BAND_BYTES // row - (g.kh - 1) * g.dh
+cdef Py_ssize_t band_rows(const Conv* g, int itemsize, Py_ssize_t nbytes) noexcept nogil:
+    """Rows of the result to take at a time, for so many bytes of the image"""
+    cdef Py_ssize_t row = seen_columns(g) * g.c * itemsize, most = nbytes // row - (g.kh - 1) * g.dh
     cdef Py_ssize_t bands = (UNITS + g.n - 1) // g.n
     return max(min(most // g.sh, (g.oh + bands - 1) // bands), <Py_ssize_t> 1)
 
@@ -74,7 +81,7 @@ cdef Conv swapped(const Conv* g) noexcept nogil:
 
 cdef Py_ssize_t direct_elements(const Conv* g, int itemsize, int threads) noexcept nogil:
     """Elements of the memory that `direct` asks of its caller"""
-    cdef Py_ssize_t band = 0 if unpadded(g) else seen_rows(g, band_rows(g, itemsize)) * seen_columns(g) * g.c
+    cdef Py_ssize_t band = 0 if unpadded(g) else seen_rows(g, band_rows(g, itemsize, BAND_BYTES)) * seen_columns(g) * g.c
     return threads * band + g.groups * packed_size(g, itemsize)
 
 
@@ -148,7 +155,7 @@ cdef void band(const Conv* g, const F* x, Py_ssize_t width, const F* weight, F* 
 
 
 cdef void direct_as(const Conv* g, bint swap, const F* x, const F* weight, F* y, F* scratch, int threads) noexcept nogil:
-    cdef Py_ssize_t rows = band_rows(g, sizeof(F)), bands = (g.oh + rows - 1) // rows, b, n, oy
+    cdef Py_ssize_t rows = band_rows(g, sizeof(F), BAND_BYTES), bands = (g.oh + rows - 1) // rows, b, n, oy
     cdef Py_ssize_t size = 0 if unpadded(g) else seen_rows(g, rows) * seen_columns(g) * g.c
     cdef F* packed = scratch + threads * size
     cdef F* staged
@@ -169,3 +176,66 @@ cdef void direct(int dtype, const Conv* g, bint swap, char* x, char* weight, cha
         direct_as(g, swap, <float*> x, <float*> weight, <float*> y, <float*> scratch, threads)
     else:
         direct_as(g, swap, <double*> x, <double*> weight, <double*> y, <double*> scratch, threads)
+
+
+# ---- The gradient of the weights ----------------------------------------------------------------------------------
+
+cdef void weight_band(const Conv* g, const F* x, Py_ssize_t width, const F* y, Py_ssize_t rows, F* staged, F* weight) noexcept nogil:
+    """weight += products of y, rows of the result, and what is under them; x is `width` columns wide"""
+    cdef Py_ssize_t n = lanes(sizeof(F)), count = g.c // g.groups, filters = g.f // g.groups, k = g.kh * g.kw * count
+    cdef Py_ssize_t i, first, r, taken, stride, kept, j, uv
+    cdef Py_ssize_t at[MOST_ROWS]
+    cdef const F* grad
+    cdef F* out[MOST_ROWS]
+    for i in range(g.groups):
+        first = 0
+        while first < filters:
+            grad, stride, kept = y + i * filters + first, g.f, min(n, filters - first)
+            if kept < n:                                # a tile reads whole vectors: the last filters, and zeros
+                memset(staged, 0, rows * g.ow * n * sizeof(F))
+                for r in range(rows * g.ow):
+                    memcpy(staged + r * n, grad + r * g.f, kept * sizeof(F))
+                grad, stride = staged, n
+            j = 0
+            while j < k:
+                taken = min(<Py_ssize_t> ROWS, k - j)
+                for r in range(ROWS):                   # rows beyond the last are those of the last, and not written
+                    uv = min(j + r, k - 1) // count
+                    at[r] = (uv // g.kw * g.dh * width + uv % g.kw * g.dw) * g.c + i * count + min(j + r, k - 1) % count
+                    out[r] = weight + min(j + r, k - 1) * g.f + i * filters + first
+                if F is float:
+                    outer_float(x, at, rows, g.sh * width * g.c, g.ow, g.sw * g.c, grad, stride, out, taken, kept)
+                else:
+                    outer_double(x, at, rows, g.sh * width * g.c, g.ow, g.sw * g.c, grad, stride, out, taken, kept)
+                j += taken
+            first += n
+
+
+cdef Py_ssize_t part_elements(const Conv* g, int itemsize) noexcept nogil:
+    """Elements of the memory that `weight_part` asks of its caller"""
+    cdef Py_ssize_t rows = band_rows(g, itemsize, PART_BYTES)
+    cdef Py_ssize_t image = 0 if unpadded(g) else seen_rows(g, rows) * seen_columns(g) * g.c
+    return image + rows * g.ow * lanes(itemsize)
+
+
+cdef void weight_part_as(const Conv* g, const F* x, const F* y, F* weight, Py_ssize_t part, Py_ssize_t parts,
+                         F* scratch) noexcept nogil:
+    cdef Py_ssize_t rows = band_rows(g, sizeof(F), PART_BYTES), bands = (g.oh + rows - 1) // rows, b, n, oy, here
+    cdef Py_ssize_t size = 0 if unpadded(g) else seen_rows(g, rows) * seen_columns(g) * g.c
+    for b in range(part * (g.n * bands) // parts, (part + 1) * (g.n * bands) // parts):
+        n, oy = b // bands, b % bands * rows
+        here = min(rows, g.oh - oy)
+        if size:
+            padded_band(g, x + n * g.h * g.w * g.c, oy * g.sh, seen_rows(g, here), scratch)
+            weight_band(g, scratch, seen_columns(g), y + (n * g.oh + oy) * g.ow * g.f, here, scratch + size, weight)
+        else:
+            weight_band(g, x + (n * g.h + oy * g.sh) * g.w * g.c, g.w, y + (n * g.oh + oy) * g.ow * g.f, here, scratch, weight)
+
+
+cdef void weight_part(int dtype, const Conv* g, char* x, char* y, char* weight, Py_ssize_t part, Py_ssize_t parts,
+                      char* scratch) noexcept nogil:
+    """weight += the share of one part of the bands, out of `parts`"""
+    if dtype == FLOAT32:
+        weight_part_as(g, <float*> x, <float*> y, <float*> weight, part, parts, <float*> scratch)
+    else:
+        weight_part_as(g, <double*> x, <double*> y, <double*> weight, part, parts, <double*> scratch)

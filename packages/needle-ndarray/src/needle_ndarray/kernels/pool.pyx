@@ -5,9 +5,10 @@ from libc.math cimport INFINITY
 from libc.string cimport memset
 
 from needle_ndarray.kernels.conv cimport Conv
-from needle_ndarray.kernels.views cimport FLOAT32, F, thread_number
+from needle_ndarray.kernels.views cimport FLOAT32, F
 
 cdef enum:
+    LANES = 32              # channels that a gradient takes at a time
     UNITS = 8               # images, or bands of an image, that the threads share
 
 
@@ -63,56 +64,75 @@ cdef void avg_row(const Conv* g, const F* x, Py_ssize_t oy, F* out) noexcept nog
 
 # ---- Gradients: every unit of work owns a band of input rows ------------------------------------------------------
 
-cdef void max_grad_window(const Conv* g, const F* x, Window here, const F* y, Py_ssize_t top, Py_ssize_t bottom, F* best,
-                          Py_ssize_t* best_at, F* out) noexcept nogil:
-    """out[first place of the largest, or of the first NaN] += y, for the places of rows top <= iy < bottom"""
-    cdef Py_ssize_t iy, ix, i, at, c = g.c
-    cdef bint better
-    if here.top >= here.bottom or here.left >= here.right:
-        return
-    for i in range(c):
-        best_at[i] = here.top * g.w + here.left
-        best[i] = x[best_at[i] * c + i]
-    for iy in range(here.top, here.bottom):
-        for ix in range(here.left, here.right):
-            at = iy * g.w + ix
-            for i in range(c):
-                better = (x[at * c + i] > best[i]) | ((x[at * c + i] != x[at * c + i]) & (best[i] == best[i]))
-                best[i] = x[at * c + i] if better else best[i]
-                best_at[i] = at if better else best_at[i]
-    for i in range(c):
-        if top * g.w <= best_at[i] < bottom * g.w:
-            out[best_at[i] * c + i] += y[i]
+cdef inline void better(const F* x, int at, F* best, int* best_at, Py_ssize_t n) noexcept nogil:
+    """Where x is larger than the best so far, or the first NaN, it is the best"""
+    cdef Py_ssize_t i
+    cdef bint wins
+    for i in range(n):
+        wins = (x[i] > best[i]) | ((x[i] != x[i]) & (best[i] == best[i]))
+        best[i] = x[i] if wins else best[i]
+        best_at[i] = at if wins else best_at[i]
 
 
-cdef void grad_band(int op, const Conv* g, const F* x, const F* y, Py_ssize_t top, Py_ssize_t bottom, F* best,
-                    Py_ssize_t* best_at, F* out) noexcept nogil:
-    """out[top:bottom] of one image, from every window that sees these rows"""
-    cdef Py_ssize_t first = top + g.top - (g.kh - 1), oy, ox, iy, ix, i, c = g.c
+cdef void max_grad_window(const Conv* g, const F* x, Window here, const F* y, Py_ssize_t top, Py_ssize_t bottom, F* out,
+                          Py_ssize_t n) noexcept nogil:
+    """out[first place of the largest, or of the first NaN] += y for n channels, for the rows top <= iy < bottom"""
+    cdef Py_ssize_t iy, ix, i, corner = (here.top * g.w + here.left) * g.c
+    cdef F best[LANES]
+    cdef int best_at[LANES]                             # from the corner of the window: 32 bits, as wide as a float
+    for i in range(n):
+        best[i], best_at[i] = x[corner + i], 0
+    for iy in range(here.bottom - here.top):
+        for ix in range(here.right - here.left):
+            if n == LANES:
+                better(x + corner + (iy * g.w + ix) * g.c, <int> (iy * g.w + ix), best, best_at, LANES)
+            else:
+                better(x + corner + (iy * g.w + ix) * g.c, <int> (iy * g.w + ix), best, best_at, n)
+    for i in range(n):
+        if (top - here.top) * g.w <= best_at[i] < (bottom - here.top) * g.w:
+            out[corner + best_at[i] * g.c + i] += y[i]
+
+
+cdef void avg_grad_window(const Conv* g, Window here, const F* y, Py_ssize_t top, Py_ssize_t bottom, F* out,
+                          Py_ssize_t n) noexcept nogil:
+    """out += y / (kh kw) for n channels, for the rows top <= iy < bottom"""
+    cdef Py_ssize_t iy, ix, i
     cdef F size = <F> g.kh * <F> g.kw
+    cdef F share[LANES]
+    for i in range(n):
+        share[i] = y[i] / size
+    for iy in range(max(here.top, top), min(here.bottom, bottom)):
+        for ix in range(here.left, here.right):
+            for i in range(n):
+                out[(iy * g.w + ix) * g.c + i] += share[i]
+
+
+cdef void grad_band(int op, const Conv* g, const F* x, const F* y, Py_ssize_t top, Py_ssize_t bottom, F* out) noexcept nogil:
+    """out[top:bottom] of one image, from every window that sees these rows"""
+    cdef Py_ssize_t first = top + g.top - (g.kh - 1), oy, ox, i, n
+    cdef const F* place
     cdef Window here
     first = (first + g.sh - 1) // g.sh if first > 0 else 0
-    memset(out + top * g.w * c, 0, (bottom - top) * g.w * c * sizeof(F))
+    memset(out + top * g.w * g.c, 0, (bottom - top) * g.w * g.c * sizeof(F))
     for oy in range(first, min(g.oh, (bottom + g.top + g.sh - 1) // g.sh)):
         for ox in range(g.ow):
             here = window_at(g, oy, ox)
-            if op == MAX_POOL_GRAD:
-                max_grad_window(g, x, here, y + (oy * g.ow + ox) * c, top, bottom, best, best_at, out)
-                continue
-            for i in range(c):
-                best[i] = y[(oy * g.ow + ox) * c + i] / size
-            for iy in range(max(here.top, top), min(here.bottom, bottom)):
-                for ix in range(here.left, here.right):
-                    for i in range(c):
-                        out[(iy * g.w + ix) * c + i] += best[i]
+            place = y + (oy * g.ow + ox) * g.c
+            i = 0 if here.top < here.bottom and here.left < here.right else g.c
+            while i < g.c:
+                n = min(<Py_ssize_t> LANES, g.c - i)
+                if op == MAX_POOL_GRAD:
+                    max_grad_window(g, x + i, here, place + i, top, bottom, out + i, n)
+                else:
+                    avg_grad_window(g, here, place + i, top, bottom, out + i, n)
+                i += LANES
 
 
 # ---- Threads ------------------------------------------------------------------------------------------------------
 
-cdef void pool_as(int op, const Conv* g, const F* x, const F* y, F* out, char* scratch, int threads) noexcept nogil:
+cdef void pool_as(int op, const Conv* g, const F* x, const F* y, F* out, int threads) noexcept nogil:
     cdef Py_ssize_t size = g.h * g.w * g.c, out_size = g.oh * g.ow * g.c, unit, n
     cdef Py_ssize_t bands = max(min((UNITS + g.n - 1) // g.n, g.h // (4 * min(g.kh, g.h))), <Py_ssize_t> 1)
-    cdef char* here
     if op == MAX_POOL or op == AVG_POOL:
         for unit in prange(g.n * g.oh, num_threads=threads, schedule="static", use_threads_if=threads > 1):
             n = unit // g.oh
@@ -123,14 +143,13 @@ cdef void pool_as(int op, const Conv* g, const F* x, const F* y, F* out, char* s
     else:
         for unit in prange(g.n * bands, num_threads=threads, schedule="static", use_threads_if=threads > 1):
             n = unit // bands
-            here = scratch + thread_number() * g.c * 16
             grad_band(op, g, x + n * size, y + n * out_size, unit % bands * g.h // bands, (unit % bands + 1) * g.h // bands,
-                      <F*> (here + g.c * 8), <Py_ssize_t*> here, out + n * size)
+                      out + n * size)
 
 
-cdef void pool(int op, int dtype, const Conv* g, char* x, char* y, char* out, char* scratch, int threads) noexcept nogil:
-    """Maxima or means of windows of x, or the gradient of x when y's is given; scratch: 16 bytes per channel and thread"""
+cdef void pool(int op, int dtype, const Conv* g, char* x, char* y, char* out, int threads) noexcept nogil:
+    """Maxima or means of windows of x, or the gradient of x when y's is given. The places of kh rows of an image fit an int."""
     if dtype == FLOAT32:
-        pool_as(op, g, <float*> x, <float*> y, <float*> out, scratch, threads)
+        pool_as(op, g, <float*> x, <float*> y, <float*> out, threads)
     else:
-        pool_as(op, g, <double*> x, <double*> y, <double*> out, scratch, threads)
+        pool_as(op, g, <double*> x, <double*> y, <double*> out, threads)

@@ -66,7 +66,44 @@
         }                                                                                                                   \
     }
 
+/* out[r][i] += sum over the places of a[place + at[r]] * b[place][i]: one tile of the gradient of the weights.
+ * `outer` times `inner` places, in `a` they are `down` and `across` apart, in `b` they follow each other by `stride`. */
+#define NEEDLE_OUTER_TILE(T)                                                                                                \
+    static void needle_outer_tile_##T(const T *a, const ptrdiff_t *at, ptrdiff_t outer, ptrdiff_t down, ptrdiff_t inner,    \
+                                      ptrdiff_t across, const T *b, ptrdiff_t stride, T *const *out, ptrdiff_t rows,        \
+                                      ptrdiff_t width)                                                                      \
+    {                                                                                                                       \
+        enum { LANES = NEEDLE_VECTOR / sizeof(T) };                                                                         \
+        needle_vector_##T sum[NEEDLE_ROWS][2] = {{{0}}};                                                                    \
+        ptrdiff_t here[NEEDLE_ROWS];                                                                                        \
+        for (int r = 0; r < NEEDLE_ROWS; r++)                                                                               \
+            here[r] = at[r];                                                                                                \
+        for (ptrdiff_t u = 0; u < outer; u++, a += down) {                                                                  \
+            const T *place = a;                                                                                             \
+            for (ptrdiff_t v = 0; v < inner; v++, place += across, b += stride) {                                           \
+                needle_vector_##T first = *(const needle_loose_##T *) b;                                                    \
+                needle_vector_##T second = *(const needle_loose_##T *) (b + LANES);                                         \
+                _Pragma("GCC unroll 8") for (int r = 0; r < NEEDLE_ROWS; r++)                                               \
+                {                                                                                                           \
+                    needle_vector_##T x = place[here[r]] - (needle_vector_##T) {0};                                         \
+                    sum[r][0] = needle_fma_##T(x, first, sum[r][0]);                                                        \
+                    sum[r][1] = needle_fma_##T(x, second, sum[r][1]);                                                       \
+                }                                                                                                           \
+            }                                                                                                               \
+        }                                                                                                                   \
+        for (int r = 0; r < NEEDLE_ROWS; r++)                                                                               \
+            if (r < rows) {                                                                                                 \
+                T row[2 * LANES];                                                                                           \
+                memcpy(row, &sum[r][0], sizeof row / 2);                                                                    \
+                memcpy(row + LANES, &sum[r][1], sizeof row / 2);                                                            \
+                for (ptrdiff_t i = 0; i < width; i++)                                                                       \
+                    out[r][i] += row[i];                                                                                    \
+            }                                                                                                               \
+    }
+
 NEEDLE_TILE(float)
 NEEDLE_TILE(double)
+NEEDLE_OUTER_TILE(float)
+NEEDLE_OUTER_TILE(double)
 
 #endif
