@@ -61,6 +61,7 @@ def extension(name, source, flags=()):
         name,
         [source],
         include_dirs=[f"{ROOT}/kernels"],
+        depends=sorted(str(path) for path in Path(ROOT, "kernels").glob("*.h")),
         extra_compile_args=[*COMPILE, *flags],
         extra_link_args=LINK,
         libraries=libraries,

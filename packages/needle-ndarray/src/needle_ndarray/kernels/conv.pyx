@@ -14,6 +14,14 @@ ctypedef void (*sgemm_t)(int order, int ta, int tb, int m, int n, int k, float a
 ctypedef void (*dgemm_t)(int order, int ta, int tb, int m, int n, int k, double alpha, const double* a, int lda,
                          const double* b, int ldb, double beta, double* c, int ldc) noexcept nogil
 
+cdef extern from "tile.h":
+    void weigh_float "needle_weigh_float"(
+        const float* a, Py_ssize_t outer, Py_ssize_t a_down, Py_ssize_t inner, Py_ssize_t a_across, const float* b,
+        Py_ssize_t b_down, Py_ssize_t b_across, float* out, Py_ssize_t n, int add) noexcept nogil
+    void weigh_double "needle_weigh_double"(
+        const double* a, Py_ssize_t outer, Py_ssize_t a_down, Py_ssize_t inner, Py_ssize_t a_across, const double* b,
+        Py_ssize_t b_down, Py_ssize_t b_across, double* out, Py_ssize_t n, int add) noexcept nogil
+
 cdef enum:
     ROW_MAJOR = 101
     NO_TRANS = 111
@@ -23,8 +31,8 @@ cdef enum:
     PARTS = 16              # partial sums of the weights' gradient
     PARTS_SIZE = 1048576    # elements that they may take together; never fewer than two parts
     MOST = 48               # channels of a group up to which tiles beat BLAS in the gradient of the weights
+    PLACES = 40             # and of an image from which they do
     FEWEST = 6              # channels of a group from which a tile of them is not mostly empty
-    LANES = 32              # channels that a depthwise convolution takes at a time
     UNITS = 8               # images, or bands of an image, that the threads share
 
 
@@ -66,7 +74,7 @@ cdef bint by_tiles(int op, const Conv* g, int itemsize) noexcept nogil:
     if depthwise(g) or pointwise(g):
         return False
     if op == WEIGHT_GRAD:
-        return g.c // g.groups <= MOST and fits(g, itemsize)
+        return (g.c // g.groups <= MOST and g.oh * g.ow >= PLACES or g.groups > 1) and fits(g, itemsize)
     if op == CONV2D:
         return fits(g, itemsize)
     other = swapped(g)
@@ -218,79 +226,41 @@ cdef void input_grad(const Blas* blas, const Conv* g, F* x, const F* weight, con
 
 # ---- One filter per channel ---------------------------------------------------------------------------------------
 
-cdef inline void weigh(const F* a, const F* b, F* sums, Py_ssize_t n) noexcept nogil:
-    """sums += a * b; a constant n lets the sums stay in registers"""
-    cdef Py_ssize_t i
-    if n == LANES:
-        for i in range(LANES):
-            sums[i] += a[i] * b[i]
+cdef inline void weigh(const F* a, Py_ssize_t outer, Py_ssize_t a_down, Py_ssize_t inner, Py_ssize_t a_across, const F* b,
+                       Py_ssize_t b_down, Py_ssize_t b_across, F* out, Py_ssize_t n, bint add) noexcept nogil:
+    """out = sum of a * b over outer times inner places, or that added to it, for n channels"""
+    if F is float:
+        weigh_float(a, outer, a_down, inner, a_across, b, b_down, b_across, out, n, add)
     else:
-        for i in range(n):
-            sums[i] += a[i] * b[i]
-
-
-cdef void depthwise_place(const Conv* g, const F* x, const F* weight, bint turned, Py_ssize_t iy, Py_ssize_t ix, F* out,
-                          Py_ssize_t n) noexcept nogil:
-    """out = sum of x * weight over the kernel with its corner at (iy, ix), for n channels; turned: from its end"""
-    cdef Py_ssize_t top, bottom, left, right, ky, kx, uv, i
-    cdef F sums[LANES]
-    memset(sums, 0, sizeof(sums))
-    span(iy, g.dh, g.kh, g.h, &top, &bottom)
-    span(ix, g.dw, g.kw, g.w, &left, &right)
-    for ky in range(top, bottom):
-        for kx in range(left, right):
-            uv = g.kh * g.kw - 1 - (ky * g.kw + kx) if turned else ky * g.kw + kx
-            if n == LANES:
-                weigh(x + ((iy + ky * g.dh) * g.w + ix + kx * g.dw) * g.c, weight + uv * g.c, sums, LANES)
-            else:
-                weigh(x + ((iy + ky * g.dh) * g.w + ix + kx * g.dw) * g.c, weight + uv * g.c, sums, n)
-    for i in range(n):
-        out[i] = sums[i]
+        weigh_double(a, outer, a_down, inner, a_across, b, b_down, b_across, out, n, add)
 
 
 cdef void depthwise_forward(const Conv* g, const F* x, const F* weight, bint turned, F* y, Py_ssize_t place,
                             Py_ssize_t rows) noexcept nogil:
-    """y[place:place+rows], some channels at a time"""
-    cdef Py_ssize_t p, i, rest
+    """y[place:place+rows] = sum of x * weight over the kernel, channel by channel; turned: the kernel from its end"""
+    cdef Py_ssize_t p, rest, iy, ix, top, bottom, left, right, step = -g.c if turned else g.c
+    cdef const F* kernel = weight + (g.kh * g.kw - 1) * g.c if turned else weight
     for p in range(place, place + rows):
         rest = p // g.ow
-        i = 0
-        while i < g.c:
-            depthwise_place(g, x + rest // g.oh * g.h * g.w * g.c + i, weight + i, turned, rest % g.oh * g.sh - g.top,
-                            p % g.ow * g.sw - g.left, y + p * g.c + i, min(<Py_ssize_t> LANES, g.c - i))
-            i += LANES
-
-
-cdef void depthwise_row(const Conv* g, const F* x, const F* y, F* weight, Py_ssize_t first, Py_ssize_t last, Py_ssize_t at,
-                        Py_ssize_t n) noexcept nogil:
-    """weight += sum of x * y along a row of the result, x from column `at`, for n channels"""
-    cdef Py_ssize_t ox, i
-    cdef F sums[LANES]
-    memset(sums, 0, sizeof(sums))
-    for ox in range(first, last):
-        if n == LANES:
-            weigh(x + (at + ox * g.sw) * g.c, y + ox * g.c, sums, LANES)
-        else:
-            weigh(x + (at + ox * g.sw) * g.c, y + ox * g.c, sums, n)
-    for i in range(n):
-        weight[i] += sums[i]
+        iy, ix = rest % g.oh * g.sh - g.top, p % g.ow * g.sw - g.left
+        span(iy, g.dh, g.kh, g.h, &top, &bottom)
+        span(ix, g.dw, g.kw, g.w, &left, &right)
+        weigh(x + ((rest // g.oh * g.h + iy + top * g.dh) * g.w + ix + left * g.dw) * g.c, bottom - top, g.dh * g.w * g.c,
+              right - left, g.dw * g.c, kernel + (top * g.kw + left) * step, g.kw * step, step, y + p * g.c, g.c, False)
 
 
 cdef void depthwise_weight_grad(const Conv* g, const F* x, const F* y, F* weight, Py_ssize_t row, Py_ssize_t stop) noexcept nogil:
     """weight += x * y over rows of the result"""
-    cdef Py_ssize_t ky, kx, i, iy, first, last
+    cdef Py_ssize_t ky, kx, iy, ix, first, last
     while row < stop:
         for ky in range(g.kh):
             iy = row % g.oh * g.sh - g.top + ky * g.dh
             if 0 <= iy < g.h:
                 for kx in range(g.kw):
-                    span(kx * g.dw - g.left, g.sw, g.ow, g.w, &first, &last)
-                    i = 0
-                    while i < g.c:
-                        depthwise_row(g, x + (row // g.oh * g.h + iy) * g.w * g.c + i, y + row * g.ow * g.c + i,
-                                      weight + (ky * g.kw + kx) * g.c + i, first, last, kx * g.dw - g.left,
-                                      min(<Py_ssize_t> LANES, g.c - i))
-                        i += LANES
+                    ix = kx * g.dw - g.left
+                    span(ix, g.sw, g.ow, g.w, &first, &last)
+                    weigh(x + ((row // g.oh * g.h + iy) * g.w + ix + first * g.sw) * g.c, 1, 0, last - first, g.sw * g.c,
+                          y + (row * g.ow + first) * g.c, 0, g.c, weight + (ky * g.kw + kx) * g.c, g.c, True)
         row += 1
 
 

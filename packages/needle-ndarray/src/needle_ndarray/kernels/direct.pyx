@@ -27,7 +27,7 @@ cdef enum:
     MOST_ROWS = 8               # at least NEEDLE_ROWS
     BAND_BYTES = 131072         # of the image that a thread works on at a time
     PART_BYTES = 32768          # the same for the gradient of the weights, which reads it again for every tile
-    KERNEL_BYTES = 131072       # of the weights of one tile: beyond, BLAS does better
+    KERNEL_BYTES = 24576        # of the weights of one filter: beyond, a tile leaves the cache and BLAS does better
     UNITS = 8                   # a small convolution is still cut into so many bands, for threads
 
 
@@ -67,7 +67,7 @@ cdef Py_ssize_t band_rows(const Conv* g, int itemsize, Py_ssize_t nbytes) noexce
 cdef bint fits(const Conv* g, int itemsize) noexcept nogil:
     """Whether the weights of a tile and the rows under one row of the result stay in the cache; and no reverse padding"""
     cdef double band = <double> seen_rows(g, 1) * seen_columns(g) * g.c * itemsize
-    cdef double kernel = <double> g.kh * g.kw * (g.c // g.groups) * lanes(itemsize) * itemsize
+    cdef double kernel = <double> g.kh * g.kw * (g.c // g.groups) * itemsize
     return g.top >= 0 and g.left >= 0 and band <= 4 * BAND_BYTES and kernel <= KERNEL_BYTES
 
 
@@ -183,7 +183,7 @@ cdef void direct(int dtype, const Conv* g, bint swap, char* x, char* weight, cha
 cdef void weight_band(const Conv* g, const F* x, Py_ssize_t width, const F* y, Py_ssize_t rows, F* staged, F* weight) noexcept nogil:
     """weight += products of y, rows of the result, and what is under them; x is `width` columns wide"""
     cdef Py_ssize_t n = lanes(sizeof(F)), count = g.c // g.groups, filters = g.f // g.groups, k = g.kh * g.kw * count
-    cdef Py_ssize_t i, first, r, taken, stride, kept, j, uv
+    cdef Py_ssize_t i, first, r, taken, stride, kept, j, u, v, c
     cdef Py_ssize_t at[MOST_ROWS]
     cdef const F* grad
     cdef F* out[MOST_ROWS]
@@ -196,13 +196,18 @@ cdef void weight_band(const Conv* g, const F* x, Py_ssize_t width, const F* y, P
                 for r in range(rows * g.ow):
                     memcpy(staged + r * n, grad + r * g.f, kept * sizeof(F))
                 grad, stride = staged, n
-            j = 0
+            j = u = v = c = 0
             while j < k:
                 taken = min(<Py_ssize_t> ROWS, k - j)
                 for r in range(ROWS):                   # rows beyond the last are those of the last, and not written
-                    uv = min(j + r, k - 1) // count
-                    at[r] = (uv // g.kw * g.dh * width + uv % g.kw * g.dw) * g.c + i * count + min(j + r, k - 1) % count
-                    out[r] = weight + min(j + r, k - 1) * g.f + i * filters + first
+                    at[r] = (u * g.dh * width + v * g.dw) * g.c + i * count + c
+                    out[r] = weight + ((u * g.kw + v) * count + c) * g.f + i * filters + first
+                    if j + r + 1 < k:
+                        c += 1
+                        if c == count:
+                            c, v = 0, v + 1
+                            if v == g.kw:
+                                v, u = 0, u + 1
                 if F is float:
                     outer_float(x, at, rows, g.sh * width * g.c, g.ow, g.sw * g.c, grad, stride, out, taken, kept)
                 else:

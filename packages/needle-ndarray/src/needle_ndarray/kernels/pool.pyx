@@ -7,8 +7,16 @@ from libc.string cimport memset
 from needle_ndarray.kernels.conv cimport Conv
 from needle_ndarray.kernels.views cimport FLOAT32, F
 
+cdef extern from "pool.h":
+    void max_grad_float "needle_max_grad_float"(
+        const float* x, Py_ssize_t rows, Py_ssize_t down, Py_ssize_t columns, Py_ssize_t across, const float* y,
+        Py_ssize_t first, Py_ssize_t last, float* out, Py_ssize_t n) noexcept nogil
+    void max_grad_double "needle_max_grad_double"(
+        const double* x, Py_ssize_t rows, Py_ssize_t down, Py_ssize_t columns, Py_ssize_t across, const double* y,
+        Py_ssize_t first, Py_ssize_t last, double* out, Py_ssize_t n) noexcept nogil
+
 cdef enum:
-    LANES = 32              # channels that a gradient takes at a time
+    LANES = 32              # channels that the gradient of a mean takes at a time
     UNITS = 8               # images, or bands of an image, that the threads share
 
 
@@ -64,38 +72,20 @@ cdef void avg_row(const Conv* g, const F* x, Py_ssize_t oy, F* out) noexcept nog
 
 # ---- Gradients: every unit of work owns a band of input rows ------------------------------------------------------
 
-cdef inline void better(const F* x, int at, F* best, int* best_at, Py_ssize_t n) noexcept nogil:
-    """Where x is larger than the best so far, or the first NaN, it is the best"""
-    cdef Py_ssize_t i
-    cdef bint wins
-    for i in range(n):
-        wins = (x[i] > best[i]) | ((x[i] != x[i]) & (best[i] == best[i]))
-        best[i] = x[i] if wins else best[i]
-        best_at[i] = at if wins else best_at[i]
-
-
-cdef void max_grad_window(const Conv* g, const F* x, Window here, const F* y, Py_ssize_t top, Py_ssize_t bottom, F* out,
-                          Py_ssize_t n) noexcept nogil:
-    """out[first place of the largest, or of the first NaN] += y for n channels, for the rows top <= iy < bottom"""
-    cdef Py_ssize_t iy, ix, i, corner = (here.top * g.w + here.left) * g.c
-    cdef F best[LANES]
-    cdef int best_at[LANES]                             # from the corner of the window: 32 bits, as wide as a float
-    for i in range(n):
-        best[i], best_at[i] = x[corner + i], 0
-    for iy in range(here.bottom - here.top):
-        for ix in range(here.right - here.left):
-            if n == LANES:
-                better(x + corner + (iy * g.w + ix) * g.c, <int> (iy * g.w + ix), best, best_at, LANES)
-            else:
-                better(x + corner + (iy * g.w + ix) * g.c, <int> (iy * g.w + ix), best, best_at, n)
-    for i in range(n):
-        if (top - here.top) * g.w <= best_at[i] < (bottom - here.top) * g.w:
-            out[corner + best_at[i] * g.c + i] += y[i]
+cdef void max_grad_window(const Conv* g, const F* x, Window here, const F* y, Py_ssize_t top, Py_ssize_t bottom,
+                          F* out) noexcept nogil:
+    """out[first place of the largest, or of the first NaN] += y, for the rows top <= iy < bottom"""
+    cdef Py_ssize_t corner = (here.top * g.w + here.left) * g.c, down = g.w * g.c, rows = here.bottom - here.top
+    cdef Py_ssize_t first = max(top - here.top, <Py_ssize_t> 0), last = min(bottom - here.top, rows)
+    if F is float:
+        max_grad_float(x + corner, rows, down, here.right - here.left, g.c, y, first, last, out + corner, g.c)
+    else:
+        max_grad_double(x + corner, rows, down, here.right - here.left, g.c, y, first, last, out + corner, g.c)
 
 
 cdef void avg_grad_window(const Conv* g, Window here, const F* y, Py_ssize_t top, Py_ssize_t bottom, F* out,
                           Py_ssize_t n) noexcept nogil:
-    """out += y / (kh kw) for n channels, for the rows top <= iy < bottom"""
+    """out += y / (kh kw) for n <= LANES channels, for the rows top <= iy < bottom"""
     cdef Py_ssize_t iy, ix, i
     cdef F size = <F> g.kh * <F> g.kw
     cdef F share[LANES]
@@ -109,7 +99,7 @@ cdef void avg_grad_window(const Conv* g, Window here, const F* y, Py_ssize_t top
 
 cdef void grad_band(int op, const Conv* g, const F* x, const F* y, Py_ssize_t top, Py_ssize_t bottom, F* out) noexcept nogil:
     """out[top:bottom] of one image, from every window that sees these rows"""
-    cdef Py_ssize_t first = top + g.top - (g.kh - 1), oy, ox, i, n
+    cdef Py_ssize_t first = top + g.top - (g.kh - 1), oy, ox, i
     cdef const F* place
     cdef Window here
     first = (first + g.sh - 1) // g.sh if first > 0 else 0
@@ -118,13 +108,14 @@ cdef void grad_band(int op, const Conv* g, const F* x, const F* y, Py_ssize_t to
         for ox in range(g.ow):
             here = window_at(g, oy, ox)
             place = y + (oy * g.ow + ox) * g.c
-            i = 0 if here.top < here.bottom and here.left < here.right else g.c
+            if here.top >= here.bottom or here.left >= here.right:
+                continue
+            if op == MAX_POOL_GRAD:
+                max_grad_window(g, x, here, place, top, bottom, out)
+                continue
+            i = 0
             while i < g.c:
-                n = min(<Py_ssize_t> LANES, g.c - i)
-                if op == MAX_POOL_GRAD:
-                    max_grad_window(g, x + i, here, place + i, top, bottom, out + i, n)
-                else:
-                    avg_grad_window(g, here, place + i, top, bottom, out + i, n)
+                avg_grad_window(g, here, place + i, top, bottom, out + i, min(<Py_ssize_t> LANES, g.c - i))
                 i += LANES
 
 

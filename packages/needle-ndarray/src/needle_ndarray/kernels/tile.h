@@ -1,40 +1,17 @@
-/* One tile of a convolution: NEEDLE_ROWS output places times two vectors of filters. The sums stay in registers while the
- * loop runs over what the places see; nothing is packed but the weights. Multiplications and additions are fused where the
- * instruction set has it: the build forbids contraction elsewhere, so it is asked for by name. */
+/* Tiles of a convolution and of the gradient of its weights: NEEDLE_ROWS rows times two vectors of filters. The sums stay in
+ * registers; nothing is packed but the weights. */
 #ifndef NEEDLE_TILE_H
 #define NEEDLE_TILE_H
-#include <stddef.h>
-#include <string.h>
-
-#if defined(__AVX512F__)
-#include <immintrin.h>
-#define NEEDLE_VECTOR 64
-#define NEEDLE_ROWS 8
-#define needle_fma_float(a, b, c) ((needle_vector_float) _mm512_fmadd_ps((__m512) (a), (__m512) (b), (__m512) (c)))
-#define needle_fma_double(a, b, c) ((needle_vector_double) _mm512_fmadd_pd((__m512d) (a), (__m512d) (b), (__m512d) (c)))
-#elif defined(__AVX2__) && defined(__FMA__)
-#include <immintrin.h>
-#define NEEDLE_VECTOR 32
-#define NEEDLE_ROWS 6
-#define needle_fma_float(a, b, c) ((needle_vector_float) _mm256_fmadd_ps((__m256) (a), (__m256) (b), (__m256) (c)))
-#define needle_fma_double(a, b, c) ((needle_vector_double) _mm256_fmadd_pd((__m256d) (a), (__m256d) (b), (__m256d) (c)))
-#else
-#define NEEDLE_VECTOR 16
-#define NEEDLE_ROWS 6
-#define needle_fma_float(a, b, c) ((a) * (b) + (c))
-#define needle_fma_double(a, b, c) ((a) * (b) + (c))
-#endif
+#include "vectors.h"
 
 /* a[r]             what place r sees: `outer` times `inner` runs of `length` elements, `down` and `across` apart
  * b                the weights, two vectors per element seen
  * out[r]           `width` sums of place r, for r < rows */
 #define NEEDLE_TILE(T)                                                                                                      \
-    typedef T needle_vector_##T __attribute__((vector_size(NEEDLE_VECTOR)));                                                \
-    typedef T needle_loose_##T __attribute__((vector_size(NEEDLE_VECTOR), aligned(sizeof(T)), may_alias));                  \
     static void needle_tile_##T(const T *const *a, ptrdiff_t outer, ptrdiff_t down, ptrdiff_t inner, ptrdiff_t across,      \
                                 ptrdiff_t length, const T *b, T *const *out, ptrdiff_t rows, ptrdiff_t width)               \
     {                                                                                                                       \
-        enum { LANES = NEEDLE_VECTOR / sizeof(T) };                                                                         \
+        enum { LANES = needle_lanes_##T };                                                                                  \
         needle_vector_##T sum[NEEDLE_ROWS][2] = {{{0}}};                                                                    \
         for (ptrdiff_t u = 0; u < outer; u++)                                                                               \
             for (ptrdiff_t v = 0; v < inner; v++) {                                                                         \
@@ -73,7 +50,7 @@
                                       ptrdiff_t across, const T *b, ptrdiff_t stride, T *const *out, ptrdiff_t rows,        \
                                       ptrdiff_t width)                                                                      \
     {                                                                                                                       \
-        enum { LANES = NEEDLE_VECTOR / sizeof(T) };                                                                         \
+        enum { LANES = needle_lanes_##T };                                                                                  \
         needle_vector_##T sum[NEEDLE_ROWS][2] = {{{0}}};                                                                    \
         ptrdiff_t here[NEEDLE_ROWS];                                                                                        \
         for (int r = 0; r < NEEDLE_ROWS; r++)                                                                               \
@@ -101,9 +78,50 @@
             }                                                                                                               \
     }
 
+/* out[i] = (add ? out[i] : 0) + sum of a[i] * b[i] over `outer` times `inner` places, for n channels */
+#define NEEDLE_WEIGH(T)                                                                                                     \
+    static void needle_weigh_##T(const T *a, ptrdiff_t outer, ptrdiff_t a_down, ptrdiff_t inner, ptrdiff_t a_across,        \
+                                 const T *b, ptrdiff_t b_down, ptrdiff_t b_across, T *out, ptrdiff_t n, int add)            \
+    {                                                                                                                       \
+        enum { LANES = needle_lanes_##T };                                                                                  \
+        ptrdiff_t i = 0;                                                                                                    \
+        for (; i + 4 * LANES <= n; i += 4 * LANES) {                                                                        \
+            needle_vector_##T sum[4] = {{0}};                                                                               \
+            for (ptrdiff_t u = 0; u < outer; u++)                                                                           \
+                for (ptrdiff_t v = 0; v < inner; v++)                                                                       \
+                    _Pragma("GCC unroll 4") for (int r = 0; r < 4; r++)                                                     \
+                        sum[r] = needle_fma_##T(                                                                            \
+                            *(const needle_loose_##T *) (a + u * a_down + v * a_across + i + r * LANES),                    \
+                            *(const needle_loose_##T *) (b + u * b_down + v * b_across + i + r * LANES), sum[r]);           \
+            _Pragma("GCC unroll 4") for (int r = 0; r < 4; r++)                                                             \
+            {                                                                                                               \
+                needle_loose_##T *to = (needle_loose_##T *) (out + i + r * LANES);                                          \
+                *to = add ? (needle_vector_##T) *to + sum[r] : sum[r];                                                      \
+            }                                                                                                               \
+        }                                                                                                                   \
+        for (; i + LANES <= n; i += LANES) {                                                                                \
+            needle_vector_##T sum = {0};                                                                                    \
+            for (ptrdiff_t u = 0; u < outer; u++)                                                                           \
+                for (ptrdiff_t v = 0; v < inner; v++)                                                                       \
+                    sum = needle_fma_##T(*(const needle_loose_##T *) (a + u * a_down + v * a_across + i),                   \
+                                         *(const needle_loose_##T *) (b + u * b_down + v * b_across + i), sum);             \
+            needle_loose_##T *to = (needle_loose_##T *) (out + i);                                                          \
+            *to = add ? (needle_vector_##T) *to + sum : sum;                                                                \
+        }                                                                                                                   \
+        for (; i < n; i++) {                                                                                                \
+            T sum = 0;                                                                                                      \
+            for (ptrdiff_t u = 0; u < outer; u++)                                                                           \
+                for (ptrdiff_t v = 0; v < inner; v++)                                                                       \
+                    sum += a[u * a_down + v * a_across + i] * b[u * b_down + v * b_across + i];                             \
+            out[i] = add ? out[i] + sum : sum;                                                                              \
+        }                                                                                                                   \
+    }
+
 NEEDLE_TILE(float)
 NEEDLE_TILE(double)
 NEEDLE_OUTER_TILE(float)
 NEEDLE_OUTER_TILE(double)
+NEEDLE_WEIGH(float)
+NEEDLE_WEIGH(double)
 
 #endif

@@ -65,7 +65,7 @@ CONVOLUTIONS = {
     "depthwise strided": Geometry((1, 9, 9, 33), (3, 2), 33, groups=33, stride=(2, 3), dilation=(2, 1), padding=((0, 2), (1, 1))),
     "depthwise twice": Geometry((2, 5, 5, 3), (3, 3), 6, groups=3),
     "tails": Geometry((1, 5, 7, 9), (3, 3), 35),
-    "many channels": Geometry((2, 4, 4, 300), (3, 3), 3, padding=ONE),
+    "many channels": Geometry((2, 4, 4, 700), (3, 3), 3, padding=ONE),
     "many filters": Geometry((2, 4, 4, 7), (3, 3), 300, padding=ONE),
     "tall": Geometry((1, 70, 5, 6), (3, 3), 4, padding=ONE),
     "tall strided": Geometry((1, 90, 5, 3), (3, 3), 4, padding=ONE, stride=(2, 2)),
