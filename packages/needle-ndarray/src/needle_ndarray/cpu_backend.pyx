@@ -412,34 +412,27 @@ cdef class CPUBackend(Backend):
     # ---- Convolution and pooling: cpu_conv.pxi --------------------------------------------------------------------------
 
     cpdef conv2d(self, object x, object weight, tuple stride, tuple padding, tuple dilation, Py_ssize_t groups, object out):
-        if not convolution(self, conv.CONV2D, x, weight, out, stride, padding, dilation, groups):
-            Backend.conv2d(self, x, weight, stride, padding, dilation, groups, out)
+        convolution(self, conv.CONV2D, x, weight, out, stride, padding, dilation, groups)
 
     cpdef conv2d_input_grad(self, object grad, object weight, tuple stride, tuple padding, tuple dilation, Py_ssize_t groups,
                             object out):
-        if not convolution(self, conv.INPUT_GRAD, out, weight, grad, stride, padding, dilation, groups):
-            Backend.conv2d_input_grad(self, grad, weight, stride, padding, dilation, groups, out)
+        convolution(self, conv.INPUT_GRAD, out, weight, grad, stride, padding, dilation, groups)
 
     cpdef conv2d_weight_grad(self, object x, object grad, tuple stride, tuple padding, tuple dilation, Py_ssize_t groups,
                              object out):
-        if not convolution(self, conv.WEIGHT_GRAD, x, out, grad, stride, padding, dilation, groups):
-            Backend.conv2d_weight_grad(self, x, grad, stride, padding, dilation, groups, out)
+        convolution(self, conv.WEIGHT_GRAD, x, out, grad, stride, padding, dilation, groups)
 
     cpdef max_pool2d(self, object x, tuple size, tuple stride, tuple padding, object out):
-        if not pooling(self, pools.MAX_POOL, x, None, out, size, stride, padding):
-            Backend.max_pool2d(self, x, size, stride, padding, out)
+        pooling(self, pools.MAX_POOL, x, None, out, size, stride, padding)
 
     cpdef max_pool2d_grad(self, object grad, object x, tuple size, tuple stride, tuple padding, object out):
-        if not pooling(self, pools.MAX_POOL_GRAD, x, grad, out, size, stride, padding):
-            Backend.max_pool2d_grad(self, grad, x, size, stride, padding, out)
+        pooling(self, pools.MAX_POOL_GRAD, x, grad, out, size, stride, padding)
 
     cpdef avg_pool2d(self, object x, tuple size, tuple stride, tuple padding, object out):
-        if not pooling(self, pools.AVG_POOL, x, None, out, size, stride, padding):
-            Backend.avg_pool2d(self, x, size, stride, padding, out)
+        pooling(self, pools.AVG_POOL, x, None, out, size, stride, padding)
 
     cpdef avg_pool2d_grad(self, object grad, tuple size, tuple stride, tuple padding, object out):
-        if not pooling(self, pools.AVG_POOL_GRAD, None, grad, out, size, stride, padding):
-            Backend.avg_pool2d_grad(self, grad, size, stride, padding, out)
+        pooling(self, pools.AVG_POOL_GRAD, None, grad, out, size, stride, padding)
 
     # ---- The course's teaching pieces --------------------------------------------------------------------------
 

@@ -59,9 +59,9 @@ cdef int threads_for_work(double work, Py_ssize_t threshold) noexcept:
     return threads_for(<Py_ssize_t> min(work, 1e18), threshold)
 
 
-cdef bint convolution(Backend backend, int op, object x, object weight, object y, object stride, object padding,
-                      object dilation, Py_ssize_t groups) except -1:
-    """One of the three verbs: the operand that `op` computes is written. False where the default has to do it."""
+cdef int convolution(Backend backend, int op, object x, object weight, object y, tuple stride, tuple padding, tuple dilation,
+                     Py_ssize_t groups) except -1:
+    """One of the three verbs: the operand that `op` computes is written. What needs BLAS is left to the default without it."""
     cdef View image, filters, result
     cdef conv.Conv g
     cdef const products.Blas* blas_found = blas()
@@ -82,12 +82,18 @@ cdef bint convolution(Backend backend, int op, object x, object weight, object y
     out = y if op == conv.CONV2D else x if op == conv.INPUT_GRAD else weight
     if image.size == 0 or filters.size == 0 or result.size == 0:
         backend.fill(out, 0)
-        return True
-    a, b, c = (packed(backend, x, op == conv.INPUT_GRAD), packed(backend, weight, op == conv.WEIGHT_GRAD),
-               packed(backend, y, op == conv.CONV2D))
+        return 0
     count = g.kh * g.kw * (g.c // groups)
     if conv.needs_blas(op, &g, image.itemsize) and (blas_found.sgemm is NULL or max(count, max(g.c, g.f)) > LARGEST):
-        return False
+        if op == conv.CONV2D:
+            Backend.conv2d(backend, x, weight, stride, padding, dilation, groups, y)
+        elif op == conv.INPUT_GRAD:
+            Backend.conv2d_input_grad(backend, y, weight, stride, padding, dilation, groups, x)
+        else:
+            Backend.conv2d_weight_grad(backend, x, y, stride, padding, dilation, groups, weight)
+        return 0
+    a, b, c = (packed(backend, x, op == conv.INPUT_GRAD), packed(backend, weight, op == conv.WEIGHT_GRAD),
+               packed(backend, y, op == conv.CONV2D))
     dtype = image.dtype
     threads = threads_for_work(<double> result.size * count, THREADS_FROM_FLOPS)
     scratch = allocate_buffer(conv.scratch_elements(op, &g, image.itemsize, threads) * image.itemsize + 64)
@@ -97,11 +103,11 @@ cdef bint convolution(Backend backend, int op, object x, object weight, object y
     made = c if op == conv.CONV2D else a if op == conv.INPUT_GRAD else b
     if made is not out:
         backend.copy(made, out)
-    return True
+    return 0
 
 
-cdef bint pooling(Backend backend, int op, object x, object y, object out, object size, object stride, object padding) except -1:
-    """One of the four verbs; x is None where the gradient does not need it, y where there is none. False as above."""
+cdef int pooling(Backend backend, int op, object x, object y, object out, tuple size, tuple stride, tuple padding) except -1:
+    """One of the four verbs; x is None where the gradient does not need it, y where there is none."""
     cdef View image, result, source
     cdef conv.Conv g
     cdef Py_ssize_t kh = 0, kw = 0
@@ -121,9 +127,10 @@ cdef bint pooling(Backend backend, int op, object x, object y, object out, objec
         raise ValueError(f"a verb of the cpu backend was given {g.c} channels to pool into {g.f}")
     if image.size == 0 or result.size == 0:
         backend.fill(out, -np.inf if op == pools.MAX_POOL else 0)
-        return True
-    if min(kh, g.h) > LARGEST // g.w:
-        return False
+        return 0
+    if op == pools.MAX_POOL_GRAD and min(kh, g.h) > LARGEST // g.w:    # the kernel counts places in an int
+        Backend.max_pool2d_grad(backend, y, x, size, stride, padding, out)
+        return 0
     made = packed(backend, out, True)
     if x is not None:
         a = packed(backend, x, False)
@@ -137,4 +144,4 @@ cdef bint pooling(Backend backend, int op, object x, object y, object out, objec
         pools.pool(op, dtype, &g, x_at, y_at, made._ptr, threads)
     if made is not out:
         backend.copy(made, out)
-    return True
+    return 0

@@ -114,10 +114,10 @@ cdef inline void span(Py_ssize_t at, Py_ssize_t step, Py_ssize_t count, Py_ssize
 
 cdef void columns(const Conv* g, const F* x, Py_ssize_t place, Py_ssize_t rows, Py_ssize_t channel, F* out) noexcept nogil:
     """out[r, ky, kx, :] = x[n, oy * sh - top + ky * dh, ox * sw - left + kx * dw, channels], 0 outside of the image"""
-    cdef Py_ssize_t count = g.c // g.groups, ox = place % g.ow, rest = place // g.ow, r, ky, kx, first, last, ix, iy
+    cdef Py_ssize_t count = g.c // g.groups, ox = place % g.ow, rest = place // g.ow, _, ky, kx, first, last, ix, iy
     cdef Py_ssize_t oy = rest % g.oh, n = rest // g.oh
     cdef const F* row
-    for r in range(rows):
+    for _ in range(rows):
         ix = ox * g.sw - g.left
         span(ix, g.dw, g.kw, g.w, &first, &last)
         for ky in range(g.kh):
@@ -146,9 +146,9 @@ cdef void columns(const Conv* g, const F* x, Py_ssize_t place, Py_ssize_t rows, 
 cdef void add_columns(const Conv* g, const F* a, Py_ssize_t n, Py_ssize_t place, Py_ssize_t rows, Py_ssize_t channel,
                       Py_ssize_t top, Py_ssize_t bottom, F* x) noexcept nogil:
     """x[n, iy, ix, channels] += a[r, ky, kx, :], the reverse of `columns`, for the input rows top <= iy < bottom"""
-    cdef Py_ssize_t count = g.c // g.groups, ox = place % g.ow, oy = place // g.ow, r, ky, kx, i, first, last, ix, iy
+    cdef Py_ssize_t count = g.c // g.groups, ox = place % g.ow, oy = place // g.ow, _, ky, kx, i, first, last, ix, iy
     cdef F* row
-    for r in range(rows):
+    for _ in range(rows):
         ix = ox * g.sw - g.left
         span(ix, g.dw, g.kw, g.w, &first, &last)
         for ky in range(g.kh):

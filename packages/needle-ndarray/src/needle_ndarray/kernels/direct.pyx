@@ -180,7 +180,8 @@ cdef void direct(int dtype, const Conv* g, bint swap, char* x, char* weight, cha
 
 # ---- The gradient of the weights ----------------------------------------------------------------------------------
 
-cdef void weight_band(const Conv* g, const F* x, Py_ssize_t width, const F* y, Py_ssize_t rows, F* staged, F* weight) noexcept nogil:
+cdef void weight_band(const Conv* g, const F* x, Py_ssize_t width, const F* y, Py_ssize_t rows, F* staged,
+                      F* weight) noexcept nogil:
     """weight += products of y, rows of the result, and what is under them; x is `width` columns wide"""
     cdef Py_ssize_t n = lanes(sizeof(F)), count = g.c // g.groups, filters = g.f // g.groups, k = g.kh * g.kw * count
     cdef Py_ssize_t i, first, r, taken, stride, kept, j, u, v, c
