@@ -17,7 +17,20 @@ from setuptools.command.build_ext import build_ext
 DEBUG = os.environ.get("NEEDLE_BUILD_DEBUG") == "1"
 ROOT = "src/needle_ndarray"
 MODULES = ["buffer", "backend", "ndarray", "runtime", "cpu_backend", "interop"]
-KERNELS = ["ewise", "strided", "reduce", "matmul", "index", "random", "nn", "norm", "attention"]
+KERNELS = [
+    "ewise",
+    "strided",
+    "reduce",
+    "matmul",
+    "index",
+    "random",
+    "nn",
+    "norm",
+    "attention",
+    "conv",
+    "direct",
+    "pool",
+]
 X86_LEVELS = {"v2": "-march=x86-64-v2", "v3": "-march=x86-64-v3", "v4": "-march=x86-64-v4"}
 
 # Wrapping integers and no errno: what NumPy does. No contraction: one source, the same bits at every level.
@@ -61,6 +74,7 @@ def extension(name, source, flags=()):
         name,
         [source],
         include_dirs=[f"{ROOT}/kernels"],
+        depends=sorted(str(path) for path in Path(ROOT, "kernels").glob("*.h")),
         extra_compile_args=[*COMPILE, *flags],
         extra_link_args=LINK,
         libraries=libraries,

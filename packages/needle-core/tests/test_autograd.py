@@ -117,7 +117,7 @@ def test_out_grad_is_used_and_checked():
 
 
 def test_backward_of_a_constant_says_so():
-    with pytest.raises(RuntimeError, match="nothing .* requires a gradient"):
+    with pytest.raises(RuntimeError, match=r"nothing .* requires a gradient"):
         (tensor(2, requires_grad=False) * 2).backward()
 
 
@@ -200,19 +200,31 @@ def test_hooks_see_and_replace_gradients():
     y.register_hook(lambda g: g.sum())
     with pytest.raises(TypeError, match=r"hook returned Tensor, expected a Tensor of shape \(2,\)"):
         y.sum().backward()
-    with pytest.raises(TypeError, match="expected a function, got int"):
+    with pytest.raises(TypeError, match=r"expected a function, got int"):
         y.register_hook(3)
 
 
 BAD_OPS = [
     ("too few", lambda g, node: (g,), ValueError, "Bad.gradient returned 1 gradients for 2 inputs"),
-    ("shape", lambda g, node: (g.sum(), g), ValueError, r"Bad.gradient returned shape \(\) for an input of shape \(2,\)"),
-    ("slot", lambda g, node: (autograd.Slot(0, g), g), TypeError, "Bad.gradient returned Slot, expected a Tensor or None"),
+    (
+        "shape",
+        lambda g, node: (g.sum(), g),
+        ValueError,
+        r"Bad.gradient returned shape \(\) for an input of shape \(2,\)",
+    ),
+    (
+        "slot",
+        lambda g, node: (autograd.Slot(0, g), g),
+        TypeError,
+        "Bad.gradient returned Slot, expected a Tensor or None",
+    ),
     ("array", lambda g, node: (g.numpy(), g), TypeError, "Bad.gradient returned ndarray, expected a Tensor or None"),
 ]
 
 
-@pytest.mark.parametrize(("gradient", "error", "message"), [row[1:] for row in BAD_OPS], ids=[row[0] for row in BAD_OPS])
+@pytest.mark.parametrize(
+    ("gradient", "error", "message"), [row[1:] for row in BAD_OPS], ids=[row[0] for row in BAD_OPS]
+)
 def test_wrong_gradients_of_user_ops_are_named(gradient, error, message):
     class Bad(ndl.TensorOp):
         def compute(self, a, b):
@@ -255,14 +267,14 @@ def test_wrong_results_of_user_ops_are_named():
         def compute(self, a):
             return "text"
 
-    with pytest.raises(TypeError, match="Bad.compute returned str, expected an NDArray"):
+    with pytest.raises(TypeError, match=r"Bad.compute returned str, expected an NDArray"):
         Bad()(tensor(2))
-    with pytest.raises(NotImplementedError, match="Silent.compute"):
+    with pytest.raises(NotImplementedError, match=r"Silent.compute"):
         type("Silent", (ndl.TensorOp,), {})()(tensor(2))
     forward_only = type("Forward", (ndl.TensorOp,), {"compute": lambda self, a: a + 1})
-    with pytest.raises(NotImplementedError, match="Forward has no gradient"):
+    with pytest.raises(NotImplementedError, match=r"Forward has no gradient"):
         forward_only()(tensor(2)).backward()
-    with pytest.raises(TypeError, match="EWiseAdd: expected a Tensor, got str"):
+    with pytest.raises(TypeError, match=r"EWiseAdd: expected a Tensor, got str"):
         ndl.EWiseAdd()("a")
 
 
@@ -339,9 +351,9 @@ def test_nothing_stays_alive_after_reset(no_gc):
         del y, x
         assert alive() is None
         w.grad = None
-        assert autograd.TENSOR_COUNTER == before + 1
+        assert before + 1 == autograd.TENSOR_COUNTER
     del w
-    assert autograd.TENSOR_COUNTER == before
+    assert before == autograd.TENSOR_COUNTER
 
 
 def test_the_garbage_collector_finds_a_gradient_that_refers_to_its_leaf():
@@ -351,7 +363,7 @@ def test_the_garbage_collector_finds_a_gradient_that_refers_to_its_leaf():
     (x * x).sum().backward()  # x.grad was computed from x
     del x
     gc.collect()
-    assert autograd.TENSOR_COUNTER == before
+    assert before == autograd.TENSOR_COUNTER
 
 
 class Held:
@@ -403,7 +415,9 @@ def test_dropped_values_are_computed_again_for_second_derivatives():
         return np.exp(t * v) * (1 + v * (t + v * (1 - t * t)))
 
     np.testing.assert_allclose(first.numpy(), derivative(v), rtol=1e-12)
-    np.testing.assert_allclose(x.grad.numpy(), (derivative(v + eps) - derivative(v - eps)) / (2 * eps), rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(
+        x.grad.numpy(), (derivative(v + eps) - derivative(v - eps)) / (2 * eps), rtol=1e-6, atol=1e-7
+    )
 
 
 def test_backward_twice_gives_the_same():
@@ -421,7 +435,9 @@ WRITES = {
     "array": lambda x: x.realize_cached_data().fill(3.0),
     "flat": lambda x: x.realize_cached_data().flat.__setitem__(0, 9.0),
     "data": lambda x: setattr(x, "data", Tensor(np.zeros((40, 40)), dtype="float64")),
-    "cached_data": lambda x: setattr(x, "cached_data", Tensor(np.zeros((40, 40)), dtype="float64").realize_cached_data()),
+    "cached_data": lambda x: setattr(
+        x, "cached_data", Tensor(np.zeros((40, 40)), dtype="float64").realize_cached_data()
+    ),
     "view": lambda x: x.realize_cached_data()[1:3].fill(0),
 }
 
@@ -450,7 +466,7 @@ def test_a_dropped_value_cannot_be_had_from_a_changed_input(write):
     (x.tanh() * 2).sum().backward()
     first = x.grad
     write(x)
-    with pytest.raises(RuntimeError, match="Tanh: its input .* was changed in place after it was used"):
+    with pytest.raises(RuntimeError, match=r"Tanh: its input .* was changed in place after it was used"):
         first.backward()
 
 
@@ -459,7 +475,7 @@ def test_a_changed_result_is_noticed_too():
     y = x.exp()
     z = y.sum()
     y.realize_cached_data()[0, 0] = 7
-    with pytest.raises(RuntimeError, match="Exp: .*Exp's result.* was changed in place"):
+    with pytest.raises(RuntimeError, match=r"Exp: .*Exp's result.* was changed in place"):
         z.backward()
 
 

@@ -119,7 +119,7 @@ def test_a_lazy_value_notices_a_changed_input():
     with ndl.lazy_mode():
         y = x * 2
     x.data = ndl.Tensor(np.zeros((4, 4)))
-    with pytest.raises(RuntimeError, match="MulScalar: its input .* was changed in place"):
+    with pytest.raises(RuntimeError, match=r"MulScalar: its input .* was changed in place"):
         y.numpy()
 
 
@@ -147,10 +147,13 @@ def test_a_bad_gradient_is_named_with_the_line_of_its_op():
     x = ndl.Tensor([0.0, 1.0])
     with ndl.anomaly_mode():
         y = ndl.sqrt(x)  # fine forward
-        with pytest.raises(ndl.AnomalyError, match="the gradient of Sqrt is inf at .* ndl.sqrt.x.  # fine forward"):
+        with pytest.raises(ndl.AnomalyError, match=r"the gradient of Sqrt is inf at .* ndl.sqrt.x.  # fine forward"):
             y.sum().backward()
     z = ndl.sqrt(x)
-    with ndl.anomaly_mode(), pytest.raises(ndl.AnomalyError, match="the gradient of Sqrt .* a line outside of anomaly_mode"):
+    with (
+        ndl.anomaly_mode(),
+        pytest.raises(ndl.AnomalyError, match=r"the gradient of Sqrt .* a line outside of anomaly_mode"),
+    ):
         z.sum().backward()
     z.sum().backward()
     assert np.isinf(x.grad.numpy()[0])
@@ -159,12 +162,15 @@ def test_a_bad_gradient_is_named_with_the_line_of_its_op():
 def test_lazy_and_tuples_and_0d():
     with ndl.anomaly_mode(), ndl.lazy_mode():
         y = ndl.log(ndl.Tensor(0.0))  # recorded here
-    with ndl.anomaly_mode(), pytest.raises(ndl.AnomalyError, match=r"Log gave -inf at \(\) of shape \(\).*recorded here"):
+    with (
+        ndl.anomaly_mode(),
+        pytest.raises(ndl.AnomalyError, match=r"Log gave -inf at \(\) of shape \(\).*recorded here"),
+    ):
         y.item()
-    with ndl.anomaly_mode(), pytest.raises(ndl.AnomalyError, match="Split gave nan"):
+    with ndl.anomaly_mode(), pytest.raises(ndl.AnomalyError, match=r"Split gave nan"):
         ndl.split(ndl.Tensor([[1.0], [float("nan")]]), 0)
 
 
 def test_unknown_modes_are_refused():
-    with pytest.raises(ValueError, match="expected no_grad, lazy or anomaly"):
+    with pytest.raises(ValueError, match=r"expected no_grad, lazy or anomaly"):
         autograd.set_mode("other", 1)

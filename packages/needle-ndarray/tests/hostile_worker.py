@@ -137,12 +137,56 @@ def sweep_network(backend, device, pick, rng):
             attempt(getattr(backend, verb), *args)
 
 
+def sweep_convolutions(device, rounds=1500):
+    """The verbs of convolution and pooling, with everything right but for one or two arguments."""
+    rng = random.Random(2)
+    backend = nd.device(device).backend
+    numbers = [-(2**63), -1, 0, 1, 2, 7, 2**31 - 1, 2**31, 2**62, 2**63 - 1, 2**63, 2**70, 1.5, None, "a"]
+
+    def ones(shape, dtype="float32"):
+        return nd.ones(shape, dtype, device)
+
+    def wrong():
+        shape = [rng.choice([0, 1, 2, 3, 5, 8]) for _ in range(rng.choice([4] * 9 + [0, 3, 5]))]
+        huge = attempt(ones((1, 1, 1, 1)).broadcast_to, rng.choices([0, 1, 1, 3, 2**20, 2**40], k=4))
+        pair = (rng.choice(numbers), rng.choice(numbers))
+        arrays = [ones(shape), ones(shape), ones(shape, rng.choice(["float64", "int32", "bool"])), ones(shape).T, huge]
+        return rng.choice(
+            [*arrays, pair, pair, (pair, (0, 0)), ((1, 1), pair), (1,), rng.choice(junk()), rng.choice(numbers)]
+        )
+
+    for verb in ("conv2d", "conv2d_input_grad", "conv2d_weight_grad", "max_pool2d", "max_pool2d_grad", "avg_pool2d",
+                 "avg_pool2d_grad"):  # fmt: skip
+        for _ in range(rounds):
+            n, h, w, groups, kh, kw, sh, sw, dh, dw = (rng.randint(1, 3) for _ in range(10))
+            (top, bottom), (left, right) = around = ((rng.randint(0, 9), 6), (6, rng.randint(0, 9)))
+            c, f = groups * rng.randint(1, 3), groups * rng.randint(1, 3)
+            c, f, groups, dh, dw = (c, f, groups, dh, dw) if "conv" in verb else (c, c, 1, 1, 1)
+            oh, ow = (h + top + bottom - (kh - 1) * dh - 1) // sh + 1, (w + left + right - (kw - 1) * dw - 1) // sw + 1
+            x, weight, y = ones((n, h, w, c)), ones((kh, kw, c // groups, f)), ones((n, oh, ow, f))
+            conv, pool = ((sh, sw), around, (dh, dw), groups), ((kh, kw), (sh, sw), around)
+            args = {
+                "conv2d": [x, weight, *conv, y],
+                "conv2d_input_grad": [y, weight, *conv, x],
+                "conv2d_weight_grad": [x, y, *conv, weight],
+                "max_pool2d": [x, *pool, y],
+                "max_pool2d_grad": [y, x, *pool, x.copy()],
+                "avg_pool2d": [x, *pool, y],
+                "avg_pool2d_grad": [y, *pool, x],
+            }[verb]
+            getattr(backend, verb)(*args)
+            for _ in range(rng.choice([1, 1, 1, 2])):
+                args[rng.randrange(len(args))] = wrong()
+            attempt(getattr(backend, verb), *args)
+
+
 def run(code):
     """What became of a snippet: ok, or the exception."""
     complaints.clear()
     try:
         exec(code, {"nd": nd, "np": np, "array": array, "Buffer": Buffer, "junk": junk, "attempt": attempt,
                     "sweep_function": sweep_function, "sweep_methods": sweep_methods, "sweep_verbs": sweep_verbs,
+                    "sweep_convolutions": sweep_convolutions,
                     "threading": threading, "NDArray": nd.NDArray, "tables": tables})  # fmt: skip
     except BaseException as error:
         return f"{type(error).__name__}: {error}"

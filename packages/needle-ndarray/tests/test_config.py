@@ -130,6 +130,7 @@ def test_import_is_silent_and_light():
 def test_everything_public_is_there():
     """The names of the array API standard and of the course that this package promises."""
     names = """
+        avg_pool2d avg_pool2d_grad conv2d conv2d_input_grad conv2d_weight_grad max_pool2d max_pool2d_grad
         abs add all any arange argmax argmin array asarray astype bitwise_and bitwise_or bitwise_xor
         broadcast_arrays broadcast_to can_cast ceil clip concat concatenate cos cumsum divide e einsum empty
         empty_like equal exp expand_dims expm1 eye finfo flip floor floor_divide from_dlpack from_numpy full

@@ -269,6 +269,7 @@ CASES = {
     "methods on uninitialised arrays": ("sweep_methods(lambda: NDArray.__new__(NDArray), 10)", "ok"),
     "methods on arrays initialised again": ("def make():\n a = array()[1:]; attempt(a.__init__, [1, 2]); return a\nsweep_methods(make, 5)", "ok"),
     "verbs of cpu": ("sweep_verbs('cpu')", "ok"),
+    "convolutions of cpu": ("sweep_convolutions('cpu')", "ok"),
     "verbs of cpu_numpy": ("sweep_verbs('cpu_numpy')", "ok"),
 }  # fmt: skip
 

@@ -85,6 +85,26 @@ WORK = {
     "attention": lambda: nd.attention(*queries()[:3], causal=True),
     "attention of one": lambda: nd.attention(*queries(1, "float64")[:3]),
     "attention_grad": lambda: joined(nd.attention_grad(*queries(), causal=True)),
+    "conv2d": lambda: nd.conv2d(floats(3, 30, 31, 7), floats(3, 3, 7, 20), 1, 1),
+    "conv2d by columns": lambda: nd.conv2d(floats(3, 8, 9, 700), floats(3, 3, 700, 5), 2, 1),
+    "conv2d 1x1": lambda: nd.conv2d(floats(3, 30, 31, 20), floats(1, 1, 20, 30)),
+    "conv2d depthwise": lambda: nd.conv2d(floats(3, 60, 31, 20), floats(3, 3, 1, 20), groups=20),
+    "conv2d groups": lambda: nd.conv2d(floats(3, 30, 31, 20), floats(3, 3, 5, 12), groups=4),
+    "input_grad": lambda: nd.conv2d_input_grad(floats(3, 30, 31, 20), floats(3, 3, 7, 20), (3, 30, 31, 7), 1, 1),
+    "input_grad strided": lambda: nd.conv2d_input_grad(
+        floats(3, 15, 16, 20), floats(3, 3, 7, 20), (3, 30, 31, 7), 2, 1
+    ),
+    "input_grad one image": lambda: nd.conv2d_input_grad(
+        floats(1, 30, 31, 20), floats(3, 3, 7, 20), (1, 60, 61, 7), 2, 1
+    ),
+    "weight_grad": lambda: nd.conv2d_weight_grad(floats(3, 30, 31, 7), floats(3, 30, 31, 20), (3, 3, 7, 20), 1, 1),
+    "weight_grad depthwise": lambda: nd.conv2d_weight_grad(
+        floats(3, 62, 31, 20), floats(3, 60, 29, 20), (3, 3, 1, 20), groups=20
+    ),
+    "max_pool2d": lambda: nd.max_pool2d(floats(3, 90, 91, 7), 3, 2),
+    "max_pool2d_grad": lambda: nd.max_pool2d_grad(floats(1, 88, 89, 9), floats(1, 90, 91, 9), 3, 1),
+    "avg_pool2d": lambda: nd.avg_pool2d(floats(3, 90, 91, 7), 3, 2),
+    "avg_pool2d_grad": lambda: nd.avg_pool2d_grad(floats(1, 88, 89, 9), (1, 90, 91, 9), 3, 1),
     "einsum": lambda: nd.einsum("bij,bkj->bik", floats(6, 130, 90), floats(6, 70, 90)),
 }
 

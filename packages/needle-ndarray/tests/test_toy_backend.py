@@ -8,6 +8,7 @@ import pytest
 
 import needle_ndarray as nd
 from needle_ndarray.testing import (
+    ConvolutionSuite,
     ElementwiseSuite,
     FusedSuite,
     InterfaceSuite,
@@ -36,7 +37,9 @@ def installed(tmp_path_factory):
     sys.path.remove(str(DOCS))
 
 
-class TestToy(InterfaceSuite, MovementSuite, ReductionSuite, ProductSuite, FusedSuite, NetworkSuite, RandomSuite):
+class TestToy(
+    InterfaceSuite, MovementSuite, ReductionSuite, ProductSuite, FusedSuite, ConvolutionSuite, NetworkSuite, RandomSuite
+):
     device = "toy"
 
 

@@ -10,6 +10,7 @@ from needle_ndarray import random
 from needle_ndarray.backend import INTERFACE_VERSION, Backend, Op
 from needle_ndarray.buffer import Buffer, empty_cache, memory_stats, next_version, reset_peak, set_cache_limit
 from needle_ndarray.config import show_config
+from needle_ndarray.convolution import *
 from needle_ndarray.creation import (
     arange,
     array,

@@ -48,3 +48,12 @@ cdef class Backend:
     cpdef attention(self, object q, object k, object v, object mask, bint causal, double scale, object out)
     cpdef attention_grad(self, object grad, object q, object k, object v, object mask, bint causal, double scale, object dq,
                          object dk, object dv)
+    cpdef conv2d(self, object x, object weight, tuple stride, tuple padding, tuple dilation, Py_ssize_t groups, object out)
+    cpdef conv2d_input_grad(self, object grad, object weight, tuple stride, tuple padding, tuple dilation, Py_ssize_t groups,
+                            object out)
+    cpdef conv2d_weight_grad(self, object x, object grad, tuple stride, tuple padding, tuple dilation, Py_ssize_t groups,
+                             object out)
+    cpdef max_pool2d(self, object x, tuple size, tuple stride, tuple padding, object out)
+    cpdef max_pool2d_grad(self, object grad, object x, tuple size, tuple stride, tuple padding, object out)
+    cpdef avg_pool2d(self, object x, tuple size, tuple stride, tuple padding, object out)
+    cpdef avg_pool2d_grad(self, object grad, tuple size, tuple stride, tuple padding, object out)

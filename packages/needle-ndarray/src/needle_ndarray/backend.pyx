@@ -255,6 +255,75 @@ cdef class Backend:
         shift = largest.where(largest.isfinite(), 0.0)
         self.copy(((a - shift).exp().sum(axis=-1, keepdims=True).log() + shift).reshape(out.shape), out)
 
+    # ---- Optional: convolution and pooling, NHWC --------------------------------------------------------------------------
+    # x (N, H, W, C), weight (KH, KW, C / groups, F), y (N, OH, OW, F). Pairs are (down, right), padding is ((top, bottom),
+    # (left, right)). Each window fits the padded image, and y has a place for each.
+
+    cpdef conv2d(self, object x, object weight, tuple stride, tuple padding, tuple dilation, Py_ssize_t groups, object out):
+        """out[n, i, j, f] = sum of x[n, i sh - top + u dh, j sw - left + v dw, c] weight[u, v, c, f]; 0 beyond the image"""
+        seen = windows(bordered(x, padding, 0), weight.shape[:2], stride, dilation)
+        for channels, filters in split(groups, x.shape[3], weight.shape[3]):
+            columns, kernel = matrices(seen[..., channels], weight[..., filters])
+            self.copy((columns @ kernel).reshape(out[..., filters].shape), out[..., filters])
+
+    cpdef conv2d_input_grad(self, object grad, object weight, tuple stride, tuple padding, tuple dilation, Py_ssize_t groups,
+                            object out):
+        """out = the gradient of x, when that of conv2d(x, weight) is grad"""
+        self.fill(out, 0)
+        padded = bordered(out, padding, 0)
+        seen = windows(padded, weight.shape[:2], stride, dilation)
+        for channels, filters in split(groups, out.shape[3], weight.shape[3]):
+            for i, j in offsets(weight.shape[:2]):
+                place = seen[:, :, :, i, j, channels]
+                place += grad[..., filters] @ weight[i, j, :, filters].T
+        self.copy(inside(padded, padding, out.shape), out)
+
+    cpdef conv2d_weight_grad(self, object x, object grad, tuple stride, tuple padding, tuple dilation, Py_ssize_t groups,
+                             object out):
+        """out = the gradient of weight, when that of conv2d(x, weight) is grad"""
+        seen = windows(bordered(x, padding, 0), out.shape[:2], stride, dilation)
+        for channels, filters in split(groups, x.shape[3], out.shape[3]):
+            columns, _ = matrices(seen[..., channels], out[..., filters])
+            flat = grad[..., filters].reshape((columns.shape[0], filters.stop - filters.start))
+            self.copy((columns.T @ flat).reshape(out[..., filters].shape), out[..., filters])
+
+    cpdef max_pool2d(self, object x, tuple size, tuple stride, tuple padding, object out):
+        """out[n, i, j, c] = the largest of the window, NaN if one is; places beyond the image are -inf"""
+        padded = bordered(x, padding, float("-inf"))
+        self.copy(windows(padded, size, stride, (1, 1)).max(axis=(3, 4)), out)
+
+    cpdef max_pool2d_grad(self, object grad, object x, tuple size, tuple stride, tuple padding, object out):
+        """out = the gradient of x: that of each window goes to its first largest element in the image, or to its first NaN"""
+        self.fill(out, 0)
+        padded = bordered(out, padding, 0)
+        seen = windows(bordered(x, padding, float("-inf")), size, stride, (1, 1))
+        free = windows(bordered(x.isnan() | True, padding, False), size, stride, (1, 1))
+        target = windows(padded, size, stride, (1, 1))
+        largest = seen.max(axis=(3, 4))
+        waiting = largest.isnan() | True
+        for i, j in offsets(size):
+            place, value = target[:, :, :, i, j], seen[:, :, :, i, j]
+            hit = waiting & free[:, :, :, i, j] & ((value == largest) | value.isnan())
+            place += grad.where(hit, 0.0)
+            waiting &= ~hit
+        self.copy(inside(padded, padding, out.shape), out)
+
+    cpdef avg_pool2d(self, object x, tuple size, tuple stride, tuple padding, object out):
+        """out[n, i, j, c] = sum of the window / (kh kw); places beyond the image are 0, and count"""
+        seen = windows(bordered(x, padding, 0), size, stride, (1, 1))
+        self.copy(seen.sum(axis=(3, 4)) / (size[0] * size[1]), out)
+
+    cpdef avg_pool2d_grad(self, object grad, tuple size, tuple stride, tuple padding, object out):
+        """out = the gradient of x, when that of avg_pool2d(x) is grad"""
+        self.fill(out, 0)
+        padded = bordered(out, padding, 0)
+        seen = windows(padded, size, stride, (1, 1))
+        share = grad / (size[0] * size[1])
+        for i, j in offsets(size):
+            place = seen[:, :, :, i, j]
+            place += share
+        self.copy(inside(padded, padding, out.shape), out)
+
     # ---- Optional: norms, cross-entropy, attention -----------------------------------------------------------------
     # A weight, bias or mask may be None; weights and biases are vectors over the last axis. Helpers stand below the class.
 
@@ -317,55 +386,4 @@ cdef class Backend:
         self.copy(p.mT @ grad, dv)
 
 
-# ---- What the defaults are made of --------------------------------------------------------------------------
-
-cdef object rows_of(object x):
-    *_, n = x.shape
-    return x.reshape((x.size // n, n))
-
-
-cdef object centred(object x, int axis):
-    """x - mean, by way of x - x0 (the first along the axis): where the mean is far from 0, no digits are lost"""
-    shifted = x - (x[:1] if axis == 0 else x[..., :1])
-    return shifted - shifted.mean(axis, keepdims=True)
-
-
-cdef tuple standardised(object x, int axis, double eps):
-    """(x - mean) scale, and scale = (var + eps)^(-1/2)"""
-    middle = centred(x, axis)
-    scale = ((middle * middle).mean(axis, keepdims=True) + eps).rsqrt()
-    return middle * scale, scale
-
-
-cdef object affine(object x, object weight, object bias):
-    x = x if weight is None else x * weight
-    return x if bias is None else x + bias
-
-
-cdef object norm_gradient(object g, object x_hat, int axis):
-    """g - mean g - x^ mean(g x^)"""
-    return g - g.mean(axis, keepdims=True) - x_hat * (g * x_hat).mean(axis, keepdims=True)
-
-
-cdef object classes(object logits):
-    from needle_ndarray.creation import arange
-    *_, n = logits.shape
-    return arange(n, dtype="int64", device=logits.device)
-
-
-cdef object attention_weights(object q, object k, object mask, bint causal, double scale):
-    """softmax of scale q k^T + mask; 0 in rows with nothing to attend to"""
-    from needle_ndarray.creation import arange
-    scores = (q @ k.mT) * scale
-    *_, t, s = scores.shape
-    if mask is not None:
-        scores = scores.where(mask, -float("inf")) if mask.dtype == "bool" else scores + mask
-    if causal:
-        last = arange(t, dtype="int64", device=q.device).expand_dims(-1) + (s - t)
-        scores = scores.where(arange(s, dtype="int64", device=q.device) <= last, -float("inf"))
-    if s == 0:
-        return scores
-    largest = scores.max(-1, keepdims=True)
-    weights = (scores - largest.where(largest > -float("inf"), 0.0)).exp()
-    total = weights.sum(-1, keepdims=True)
-    return weights / total.where(total != 0, 1.0)
+include "backend_defaults.pxi"

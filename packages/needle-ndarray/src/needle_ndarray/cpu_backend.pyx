@@ -6,6 +6,7 @@ from needle_ndarray.backend cimport (
 from needle_ndarray.buffer cimport Buffer, allocate as allocate_buffer
 from needle_ndarray.kernels cimport ewise, nn, strided
 from needle_ndarray.kernels cimport attention as attentions, norm as norms
+from needle_ndarray.kernels cimport conv, pool as pools
 from needle_ndarray.kernels cimport index as indexing, matmul as products, random as generators, reduce as reductions
 from needle_ndarray.kernels.views cimport View, int64
 from needle_ndarray.ndarray cimport NDArray
@@ -104,6 +105,7 @@ cdef int check_index(const View* index, Py_ssize_t bound, Py_ssize_t count) exce
 
 
 include "cpu_nn.pxi"
+include "cpu_conv.pxi"
 
 
 cdef class CPUBackend(Backend):
@@ -436,6 +438,31 @@ cdef class CPUBackend(Backend):
                          object dk, object dv):
         if not cpu_attention_grad(grad, q, k, v, mask, causal, scale, dq, dk, dv):
             Backend.attention_grad(self, grad, q, k, v, mask, causal, scale, dq, dk, dv)
+
+    # ---- Convolution and pooling: cpu_conv.pxi --------------------------------------------------------------------------
+
+    cpdef conv2d(self, object x, object weight, tuple stride, tuple padding, tuple dilation, Py_ssize_t groups, object out):
+        convolution(self, conv.CONV2D, x, weight, out, stride, padding, dilation, groups)
+
+    cpdef conv2d_input_grad(self, object grad, object weight, tuple stride, tuple padding, tuple dilation, Py_ssize_t groups,
+                            object out):
+        convolution(self, conv.INPUT_GRAD, out, weight, grad, stride, padding, dilation, groups)
+
+    cpdef conv2d_weight_grad(self, object x, object grad, tuple stride, tuple padding, tuple dilation, Py_ssize_t groups,
+                             object out):
+        convolution(self, conv.WEIGHT_GRAD, x, out, grad, stride, padding, dilation, groups)
+
+    cpdef max_pool2d(self, object x, tuple size, tuple stride, tuple padding, object out):
+        pooling(self, pools.MAX_POOL, x, None, out, size, stride, padding)
+
+    cpdef max_pool2d_grad(self, object grad, object x, tuple size, tuple stride, tuple padding, object out):
+        pooling(self, pools.MAX_POOL_GRAD, x, grad, out, size, stride, padding)
+
+    cpdef avg_pool2d(self, object x, tuple size, tuple stride, tuple padding, object out):
+        pooling(self, pools.AVG_POOL, x, None, out, size, stride, padding)
+
+    cpdef avg_pool2d_grad(self, object grad, tuple size, tuple stride, tuple padding, object out):
+        pooling(self, pools.AVG_POOL_GRAD, None, grad, out, size, stride, padding)
 
     # ---- The course's teaching pieces --------------------------------------------------------------------------
 

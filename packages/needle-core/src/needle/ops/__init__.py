@@ -6,9 +6,12 @@ from needle import autograd
 from needle.ops.arithmetic import *
 from needle.ops.choosing import *
 from needle.ops.conversion import *
+from needle.ops.convolution import *
 from needle.ops.functions import *
+from needle.ops.fused import *
 from needle.ops.indexing import *
 from needle.ops.linalg import *
+from needle.ops.network import *
 from needle.ops.reductions import *
 from needle.ops.shapes import *
 from needle.ops.tuples import *

@@ -14,10 +14,21 @@ near a result has to be are in `oracle`, and nowhere else.
 
 import pytest
 
-for _module in ("cases", "oracle", "elementwise", "movement", "network", "products", "randomness", "reductions"):
+for _module in (
+    "cases",
+    "oracle",
+    "convolution",
+    "elementwise",
+    "movement",
+    "network",
+    "products",
+    "randomness",
+    "reductions",
+):
     pytest.register_assert_rewrite(f"{__name__}.{_module}")
 
 from needle_ndarray.testing.cases import KINDS, LAYOUTS, Canvas, Suite, values  # noqa: E402
+from needle_ndarray.testing.convolution import ConvolutionSuite  # noqa: E402
 from needle_ndarray.testing.elementwise import ElementwiseSuite  # noqa: E402
 from needle_ndarray.testing.movement import InterfaceSuite, MovementSuite  # noqa: E402
 from needle_ndarray.testing.network import NetworkSuite  # noqa: E402
@@ -27,7 +38,15 @@ from needle_ndarray.testing.reductions import ReductionSuite  # noqa: E402
 
 
 class ContractSuite(
-    InterfaceSuite, MovementSuite, ElementwiseSuite, ReductionSuite, ProductSuite, FusedSuite, NetworkSuite, RandomSuite
+    InterfaceSuite,
+    MovementSuite,
+    ElementwiseSuite,
+    ReductionSuite,
+    ProductSuite,
+    FusedSuite,
+    ConvolutionSuite,
+    NetworkSuite,
+    RandomSuite,
 ):
     """All of the contract. Subclass it as `Test...` with a `device`."""
 

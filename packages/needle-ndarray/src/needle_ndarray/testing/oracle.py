@@ -4,6 +4,7 @@
 - mathematical functions: at most ULPS units in the last place from a result in wider precision;
 - float sums: an error that grows with log n; products of n factors: with n;
 - matrix products: the classic bound eps * k * (|a| @ |b|);
+- convolutions and pooled means: the same, over the terms of each sum;
 - softmax and its relatives: a few eps, plus what rounding a - max must cost;
 - norms: a few eps of the largest distance from the mean, which x - x0 may be rounded by;
 - attention: what the errors of its products come to, step by step.
@@ -153,6 +154,11 @@ def attention_errors(q: Any, k: Any, v: Any, grad: Any, mask: Any, scale: float,
         errors += [np.swapaxes(ds_error + eps * (t + 4) * ds, -1, -2) @ q]
         errors += [np.swapaxes(p * (weight + eps * (t + 4)), -1, -2) @ g]
     return errors
+
+
+def terms_bound(dtype: str, terms: int, magnitude: Any) -> Any:
+    """What a sum of products in any order may be off, when |a| and |b| in place of a and b give `magnitude`."""
+    return np.finfo(dtype).eps * max(int(terms), 1) * magnitude
 
 
 def _report(wrong: np.ndarray, got: np.ndarray, expected: np.ndarray, context: str) -> None:

@@ -1,0 +1,244 @@
+"""Fused ops of networks: norms, cross-entropy, attention, dropout."""
+
+import math
+
+from needle.autograd import Tensor, TensorOp, array_api
+from needle.ops.choosing import where
+from needle.ops.fused import FusedOp
+from needle.ops.helpers import index_of
+from needle.ops.indexing import gather
+from needle.ops.linalg import matmul
+from needle.ops.reductions import broadcast_to, logsumexp, mean, softmax, summation
+from needle.ops.shapes import expand_dims, permute, reshape, transpose
+from needle_ndarray import broadcast_shapes
+
+
+class LayerNorm(FusedOp):
+    """y = (x - mean) / sqrt(var + eps) w + b, along the last axis"""
+
+    differentiable = 3
+
+    def __init__(self, eps):
+        self.eps = eps
+
+    def compute(self, x, weight, bias):
+        return array_api.layer_norm(x, weight, bias, self.eps)
+
+    def compute_gradient(self, out_grad, x, weight, bias):
+        return array_api.layer_norm_grad(out_grad, x, weight, self.eps)
+
+    def composed(self, x, weight, bias):
+        apart = x - mean(x, -1, keepdims=True)
+        return apart / (mean(apart * apart, -1, keepdims=True) + self.eps).sqrt() * weight + bias
+
+
+class BatchNorm(FusedOp):
+    """y = (x - mean) / sqrt(var + eps) w + b, channels last; mean and var over everything else, kept as `statistics`"""
+
+    differentiable = 3
+
+    def __init__(self, eps):
+        self.eps = eps
+        self.statistics: list = []  # mean and var of the last compute
+
+    def compute(self, x, weight, bias):
+        y, *self.statistics = array_api.batch_norm(x, weight, bias, self.eps)
+        return y
+
+    def compute_gradient(self, out_grad, x, weight, bias):
+        return array_api.batch_norm_grad(out_grad, x, *self.statistics, weight, self.eps)
+
+    def composed(self, x, weight, bias):
+        axes = tuple(range(x.ndim - 1))
+        apart = x - mean(x, axes, keepdims=True)
+        return apart / (mean(apart * apart, axes, keepdims=True) + self.eps).sqrt() * weight + bias
+
+
+class CrossEntropy(FusedOp):
+    """y = log sum e^x - x[label] per row;  dx = dy (softmax x - one_hot label)"""
+
+    def compute(self, logits, labels):
+        return array_api.cross_entropy(logits, labels)
+
+    def compute_gradient(self, out_grad, logits, labels):
+        return (array_api.cross_entropy_grad(out_grad, logits, labels),)
+
+    def composed(self, logits, labels):
+        return logsumexp(logits, -1) - reshape(gather(logits, expand_dims(labels, -1), -1), labels.shape)
+
+
+class Attention(FusedOp):
+    """y = softmax(q k^T scale + mask) v;  dq, dk, dv with the probabilities computed again"""
+
+    differentiable = 3
+
+    def __init__(self, causal, scale):
+        self.causal, self.scale = causal, scale
+
+    def compute(self, q, k, v, *mask):
+        return array_api.attention(q, k, v, *mask or (None,), self.causal, self.scale)
+
+    def compute_gradient(self, out_grad, q, k, v, *mask):
+        return array_api.attention_grad(out_grad, q, k, v, *mask or (None,), self.causal, self.scale)
+
+    def composed(self, q, k, v, *mask):
+        return matmul(attention_probabilities(q, k, mask[0] if mask else None, self.causal, self.scale), v)
+
+
+def attention_probabilities(q, k, mask=None, causal=False, scale=None):
+    """softmax(q k^T scale + mask) along the last axis: (..., Tq, Tk)."""
+    scores = matmul(q, transpose(k)) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
+    t, s = scores.shape[-2:]
+    allowed = None
+    if causal:
+        allowed = Tensor.make_const(array_api.tril(array_api.ones((t, s), "bool", q.device), k=s - t))
+    if mask is not None and mask.dtype == "bool":
+        allowed = mask if allowed is None else Tensor.make_const(
+            array_api.logical_and(mask.realize_cached_data(), allowed.realize_cached_data())
+        )  # fmt: skip
+    elif mask is not None:
+        scores = scores + mask
+    if allowed is None:
+        return softmax(scores)
+    some = Tensor.make_const(array_api.any(allowed.realize_cached_data(), -1, keepdims=True))
+    # a row with nothing to attend to is all zeros, not NaN
+    return where(some, softmax(where(allowed, scores, where(some, -math.inf, 0.0).astype(scores.dtype))), 0.0)
+
+
+class Dropout(TensorOp):
+    """y = x / (1 - p) where the mask holds, else 0;  dx = dy / (1 - p) there"""
+
+    def __init__(self, p):
+        self.p = p
+
+    def compute(self, x, mask):
+        return array_api.where(mask, x, 0.0) / (1 - self.p)
+
+    def gradient(self, out_grad, node):
+        return Dropout(self.p)(out_grad, node.inputs[1]), None
+
+
+# ---- The functions --------------------------------------------------------------------------
+
+
+def _filled(x, n, weight, bias):
+    """Weight and bias of shape (n,), ones and zeros where they are None."""
+    made = []
+    for name, part, value in (("weight", weight, 1), ("bias", bias, 0)):
+        if part is not None and part.shape != (n,):
+            raise ValueError(f"{name} has shape {part.shape}, expected ({n},) for an input of shape {x.shape}")
+        made.append(Tensor.make_const(array_api.full((n,), value, x.dtype, x.device)) if part is None else part)
+    return made
+
+
+def layer_norm(x, weight=None, bias=None, eps=1e-5):
+    """Normalise along the last axis: y = (x - mean) / sqrt(var + eps) weight + bias."""
+    if x.ndim == 0:
+        raise ValueError("layer_norm: expected one axis or more, got a 0-d tensor")
+    return LayerNorm(eps)(x, *_filled(x, x.shape[-1], weight, bias))
+
+
+def batch_norm(
+    x, weight=None, bias=None, *, running_mean=None, running_var=None, training=True, momentum=0.1, eps=1e-5, axis=1
+):
+    """Normalise every channel over all other axes: y = (x - mean) / sqrt(var + eps) weight + bias.
+
+    Parameters
+    ----------
+    running_mean, running_var : tensors of shape (channels,). In training, where given, they become (1 - momentum) old + momentum
+        new, in place; otherwise they are used instead of the batch's own mean and (biased) variance.
+    axis : of the channels
+    """
+    if not -x.ndim <= axis < x.ndim:
+        raise ValueError(f"batch_norm: axis {axis} of shape {x.shape}")
+    axis %= x.ndim
+    n = x.shape[axis]
+    weight, bias = _filled(x, n, weight, bias)
+    if not training:
+        if running_mean is None or running_var is None:
+            raise ValueError("batch_norm: without training, running_mean and running_var are needed")
+        scale = weight / (running_var + eps).sqrt()
+        wide = (n,) + (1,) * (x.ndim - axis - 1)
+        return x * reshape(scale, wide) + reshape(bias - running_mean * scale, wide)
+    order = (*[i for i in range(x.ndim) if i != axis], axis)
+    last = axis == x.ndim - 1
+    op = BatchNorm(eps)
+    y = op(x if last else permute(x, order), weight, bias)
+    if running_mean is not None or running_var is not None:
+        y.realize_cached_data()  # in lazy mode too: the statistics are wanted now
+        for running, new in zip((running_mean, running_var), op.statistics, strict=True):
+            if running is not None:
+                kept = running.realize_cached_data()
+                kept[...] = kept * (1 - momentum) + new * momentum
+    return y if last else permute(y, tuple([order.index(i) for i in range(x.ndim)]))
+
+
+def cross_entropy(logits, labels, reduction="mean", ignore_index=None, label_smoothing=0.0):
+    """-log softmax(logits)[label] per row, stable for any logits: (..., C) and integer labels (...).
+
+    Parameters
+    ----------
+    reduction : "mean", "sum" or "none"
+    ignore_index : rows with this label count nothing
+    label_smoothing : the part of the weight that is spread evenly over all classes
+    """
+    if reduction not in ("mean", "sum", "none"):
+        raise ValueError(f"cross_entropy: reduction {reduction!r}: expected 'mean', 'sum' or 'none'")
+    if not 0 <= label_smoothing <= 1:
+        raise ValueError(f"cross_entropy: label_smoothing {label_smoothing}: expected a number from 0 to 1")
+    labels = index_of(logits, labels)
+    if logits.ndim == 0 or labels.shape != logits.shape[:-1]:
+        raise ValueError(
+            f"cross_entropy: labels {labels.shape} do not fit logits {logits.shape}: expected (..., C) and (...)"
+        )
+    kept = None
+    if ignore_index is not None:
+        ids = labels.realize_cached_data()
+        kept = Tensor.make_const(array_api.not_equal(ids, ignore_index))
+        labels = Tensor.make_const(array_api.where(kept.realize_cached_data(), ids, 0))
+    losses = CrossEntropy()(logits, labels)
+    if label_smoothing:
+        even = logsumexp(logits, -1) - mean(logits, -1)
+        losses = losses * (1 - label_smoothing) + even * label_smoothing
+    if kept is not None:
+        losses = where(kept, losses, 0.0)
+    if reduction == "none":
+        return losses
+    total = summation(losses)
+    if reduction == "sum":
+        return total
+    count = losses.size if kept is None else kept.realize_cached_data().sum().item()
+    return total / count if count else total * math.nan
+
+
+def scaled_dot_product_attention(q, k, v, mask=None, causal=False, scale=None):
+    """softmax(q k^T scale + mask) v: (..., Tq, D), (..., Tk, D), (..., Tk, Dv) -> (..., Tq, Dv).
+
+    Parameters
+    ----------
+    mask : bool, True where a query may look at a key, or float, added to the scores; broadcasts to (..., Tq, Tk)
+    causal : query i looks at keys up to i + (Tk - Tq) only
+    scale : 1 / sqrt(D) by default
+    """
+    if min(q.ndim, k.ndim, v.ndim) < 2 or q.shape[-1] != k.shape[-1] or k.shape[-2] != v.shape[-2]:
+        raise ValueError(
+            f"attention: q {q.shape}, k {k.shape}, v {v.shape}: expected (..., Tq, D), (..., Tk, D) and (..., Tk, Dv)"
+        )
+    if mask is not None and not isinstance(mask, Tensor):
+        mask = Tensor(mask, device=q.device, requires_grad=False)
+    if mask is not None and mask.requires_grad:
+        return matmul(attention_probabilities(q, k, mask, causal, scale), v)
+    lead = broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])
+    q, k, v = (x if x.shape[:-2] == lead else broadcast_to(x, lead + x.shape[-2:]) for x in (q, k, v))
+    return Attention(causal, scale)(q, k, v, *([] if mask is None else [mask]))
+
+
+def dropout(x, p=0.5, training=True):
+    """Zero every element with probability p and divide the others by 1 - p; in evaluation x itself."""
+    if not 0 <= p < 1:
+        raise ValueError(f"dropout: p = {p}: expected a number from 0, below 1")
+    if not training or p == 0:
+        return x
+    from needle import init
+
+    return Dropout(p)(x, init.randb(*x.shape, p=1 - p, device=x.device))

@@ -1,0 +1,147 @@
+# Convolution and pooling of the CPU backend: checks that guard the memory, compact NHWC operands, threads. Included by
+# cpu_backend.pyx.
+
+cdef enum:
+    LARGEST = 0x7fffffff            # of strides, paddings and dilations, and of what BLAS takes
+
+
+cdef int numbers(object given, Py_ssize_t least, Py_ssize_t* first, Py_ssize_t* second) except -1:
+    """A pair of sizes from `least` to LARGEST"""
+    if not isinstance(given, tuple) or len(given) != 2:
+        raise TypeError(f"a verb of the cpu backend was given {given!r} where a pair belongs")
+    first[0], second[0] = given
+    if not (least <= first[0] <= LARGEST and least <= second[0] <= LARGEST):
+        raise ValueError(f"a verb of the cpu backend was given {given!r}: sizes are {least} to {LARGEST}")
+    return 0
+
+
+cdef Py_ssize_t places(Py_ssize_t size, Py_ssize_t before, Py_ssize_t after, Py_ssize_t kernel, Py_ssize_t stride,
+                       Py_ssize_t dilation) noexcept:
+    """Positions of a kernel along an axis; -1 where it does not fit. No product is made before it is known to be small."""
+    cdef Py_ssize_t room = size + before + after - 1
+    if kernel < 1 or room < 0 or (kernel - 1) > room // dilation:
+        return -1
+    return (room - (kernel - 1) * dilation) // stride + 1
+
+
+cdef int geometry(const View* x, const View* y, Py_ssize_t kh, Py_ssize_t kw, object stride, object padding, object dilation,
+                  conv.Conv* out) except -1:
+    """The sizes of a convolution or pooling from x to y, once they are found to agree"""
+    cdef Py_ssize_t bottom = 0, right = 0
+    if not isinstance(padding, tuple) or len(padding) != 2:
+        raise TypeError(f"a verb of the cpu backend was given the padding {padding!r}")
+    numbers(padding[0], 0, &out.top, &bottom)
+    numbers(padding[1], 0, &out.left, &right)
+    numbers(stride, 1, &out.sh, &out.sw)
+    numbers(dilation, 1, &out.dh, &out.dw)
+    if x.ndim != 4 or y.ndim != 4 or x.dtype < FLOAT32 or x.dtype != y.dtype or x.shape[0] != y.shape[0] \
+            or y.shape[1] != places(x.shape[1], out.top, bottom, kh, out.sh, out.dh) \
+            or y.shape[2] != places(x.shape[2], out.left, right, kw, out.sw, out.dw):
+        raise ValueError("a verb of the cpu backend was given arrays whose shapes or dtypes do not fit the geometry")
+    out.n, out.h, out.w, out.c = x.shape[0], x.shape[1], x.shape[2], x.shape[3]
+    out.kh, out.kw, out.oh, out.ow, out.f = kh, kw, y.shape[1], y.shape[2], y.shape[3]
+    out.groups = 1
+    return 0
+
+
+cdef NDArray packed(Backend backend, object given, bint output):
+    """The array itself where it is compact, else a compact one: a copy, or for an output just memory"""
+    cdef NDArray a = <NDArray> given, made
+    if a._compact:
+        return a
+    made = NDArray.make(a.shape, device=backend.device, dtype=a.dtype)
+    if not output:
+        backend.copy(a, made)
+    return made
+
+
+cdef int threads_for_work(double work, Py_ssize_t threshold) noexcept:
+    return threads_for(<Py_ssize_t> min(work, 1e18), threshold)
+
+
+cdef int convolution(Backend backend, int op, object x, object weight, object y, tuple stride, tuple padding, tuple dilation,
+                     Py_ssize_t groups) except -1:
+    """One of the three verbs: the operand that `op` computes is written. What needs BLAS is left to the default without it."""
+    cdef View image, filters, result
+    cdef conv.Conv g
+    cdef const products.Blas* blas_found = blas()
+    cdef Py_ssize_t count
+    cdef int threads, dtype
+    cdef NDArray a, b, c
+    cdef Buffer scratch
+    cdef char* scratch_at
+    host(x, &image)
+    host(weight, &filters)
+    host(y, &result)
+    if filters.ndim != 4 or filters.dtype != image.dtype or groups < 1:
+        raise ValueError("a verb of the cpu backend was given arrays whose shapes or dtypes do not fit the geometry")
+    geometry(&image, &result, filters.shape[0], filters.shape[1], stride, padding, dilation, &g)
+    if g.c % groups or g.f % groups or filters.shape[2] != g.c // groups or filters.shape[3] != g.f:
+        raise ValueError("a verb of the cpu backend was given arrays whose shapes or dtypes do not fit the geometry")
+    g.groups = groups
+    out = y if op == conv.CONV2D else x if op == conv.INPUT_GRAD else weight
+    if image.size == 0 or filters.size == 0 or result.size == 0:
+        backend.fill(out, 0)
+        return 0
+    count = g.kh * g.kw * (g.c // groups)
+    if conv.needs_blas(op, &g, image.itemsize) and (blas_found.sgemm is NULL or max(count, max(g.c, g.f)) > LARGEST):
+        if op == conv.CONV2D:
+            Backend.conv2d(backend, x, weight, stride, padding, dilation, groups, y)
+        elif op == conv.INPUT_GRAD:
+            Backend.conv2d_input_grad(backend, y, weight, stride, padding, dilation, groups, x)
+        else:
+            Backend.conv2d_weight_grad(backend, x, y, stride, padding, dilation, groups, weight)
+        return 0
+    a, b, c = (packed(backend, x, op == conv.INPUT_GRAD), packed(backend, weight, op == conv.WEIGHT_GRAD),
+               packed(backend, y, op == conv.CONV2D))
+    dtype = image.dtype
+    threads = threads_for_work(<double> result.size * count, THREADS_FROM_FLOPS)
+    scratch = allocate_buffer(conv.scratch_elements(op, &g, image.itemsize, threads) * image.itemsize + 64)
+    scratch_at = <char*> &scratch.data[0]
+    with nogil:
+        conv.convolve(op, blas_found, dtype, &g, a._ptr, b._ptr, c._ptr, scratch_at, threads)
+    made = c if op == conv.CONV2D else a if op == conv.INPUT_GRAD else b
+    if made is not out:
+        backend.copy(made, out)
+    return 0
+
+
+cdef int pooling(Backend backend, int op, object x, object y, object out, tuple size, tuple stride, tuple padding) except -1:
+    """One of the four verbs; x is None where the gradient does not need it, y where there is none."""
+    cdef View image, result, source
+    cdef conv.Conv g
+    cdef Py_ssize_t kh = 0, kw = 0
+    cdef bint backward = op == pools.MAX_POOL_GRAD or op == pools.AVG_POOL_GRAD
+    cdef NDArray a, b, made
+    cdef char* x_at = NULL
+    cdef char* y_at = NULL
+    cdef int threads, dtype
+    host(out if backward else x, &image)
+    host(y if backward else out, &result)
+    numbers(size, 1, &kh, &kw)
+    geometry(&image, &result, kh, kw, stride, padding, (1, 1), &g)
+    if op == pools.MAX_POOL_GRAD:
+        host(x, &source)
+        agree(&source, &image, True)
+    if g.f != g.c:
+        raise ValueError(f"a verb of the cpu backend was given {g.c} channels to pool into {g.f}")
+    if image.size == 0 or result.size == 0:
+        backend.fill(out, -np.inf if op == pools.MAX_POOL else 0)
+        return 0
+    if op == pools.MAX_POOL_GRAD and min(kh, g.h) > LARGEST // g.w:    # the kernel counts places in an int
+        Backend.max_pool2d_grad(backend, y, x, size, stride, padding, out)
+        return 0
+    made = packed(backend, out, True)
+    if x is not None:
+        a = packed(backend, x, False)
+        x_at = a._ptr
+    if y is not None:
+        b = packed(backend, y, False)
+        y_at = b._ptr
+    dtype = image.dtype
+    threads = threads_for_work(max(<double> result.size * min(kh, g.h) * min(kw, g.w), <double> image.size), THREADS_FROM)
+    with nogil:
+        pools.pool(op, dtype, &g, x_at, y_at, made._ptr, threads)
+    if made is not out:
+        backend.copy(made, out)
+    return 0

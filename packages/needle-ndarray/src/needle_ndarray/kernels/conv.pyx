@@ -1,0 +1,383 @@
+# Convolution of NHWC arrays by matrix products. A block of output places is laid out as rows of what each of them sees
+# (im2col), some 128 KB at a time, and goes straight to BLAS; the whole matrix never exists. The work is cut by shape alone, so
+# results are the same bits for every number of threads.
+
+from cython.parallel cimport prange
+from libc.string cimport memcpy, memset
+
+from needle_ndarray.kernels.direct cimport direct, direct_elements, fits, part_elements, swapped, weight_part
+from needle_ndarray.kernels.matmul cimport Blas
+from needle_ndarray.kernels.views cimport FLOAT32, FLOAT64, F, thread_number
+
+ctypedef void (*sgemm_t)(int order, int ta, int tb, int m, int n, int k, float alpha, const float* a, int lda,
+                         const float* b, int ldb, float beta, float* c, int ldc) noexcept nogil
+ctypedef void (*dgemm_t)(int order, int ta, int tb, int m, int n, int k, double alpha, const double* a, int lda,
+                         const double* b, int ldb, double beta, double* c, int ldc) noexcept nogil
+
+cdef extern from "tile.h":
+    void weigh_float "needle_weigh_float"(
+        const float* a, Py_ssize_t outer, Py_ssize_t a_down, Py_ssize_t inner, Py_ssize_t a_across, const float* b,
+        Py_ssize_t b_down, Py_ssize_t b_across, float* out, Py_ssize_t n, int add) noexcept nogil
+    void weigh_double "needle_weigh_double"(
+        const double* a, Py_ssize_t outer, Py_ssize_t a_down, Py_ssize_t inner, Py_ssize_t a_across, const double* b,
+        Py_ssize_t b_down, Py_ssize_t b_across, double* out, Py_ssize_t n, int add) noexcept nogil
+
+cdef enum:
+    ROW_MAJOR = 101
+    NO_TRANS = 111
+    TRANS = 112
+    BLOCK_BYTES = 131072    # of columns that a thread makes at a time: they stay in the second-level cache
+    BLOCKS = 8              # a small convolution is still cut into so many blocks, for threads
+    PARTS = 16              # partial sums of the weights' gradient
+    PARTS_SIZE = 1048576    # elements that they may take together; never fewer than two parts
+    MOST = 48               # channels of a group up to which tiles beat BLAS in the gradient of the weights
+    PLACES = 40             # and of an image from which they do
+    FEWEST = 6              # channels of a group from which a tile of them is not mostly empty
+    UNITS = 8               # images, or bands of an image, that the threads share
+
+
+# ---- Cutting the work ---------------------------------------------------------------------------------------------
+
+cdef bint depthwise(const Conv* g) noexcept nogil:
+    """Whether every channel has one filter of its own"""
+    return g.groups == g.c and g.groups == g.f and g.c > 1
+
+
+cdef bint pointwise(const Conv* g) noexcept nogil:
+    """Whether the columns are x itself"""
+    return g.kh * g.kw * g.sh * g.sw == 1 and g.oh == g.h and g.ow == g.w and g.top == 0 and g.left == 0
+
+
+cdef Py_ssize_t block_rows(const Conv* g, int itemsize) noexcept nogil:
+    """Output places to take at a time"""
+    cdef Py_ssize_t k = g.kh * g.kw * (g.c // g.groups), places = g.n * g.oh * g.ow
+    cdef Py_ssize_t rows = min(BLOCK_BYTES // (k * itemsize), (places + BLOCKS - 1) // BLOCKS)
+    return max((rows + 15) // 16 * 16, <Py_ssize_t> 16)
+
+
+cdef Py_ssize_t parts_of(const Conv* g, int itemsize) noexcept nogil:
+    """Partial sums of the weights' gradient"""
+    cdef Py_ssize_t size = g.kh * g.kw * (g.c // g.groups) * g.f, rows = block_rows(g, itemsize)
+    cdef Py_ssize_t blocks = (g.n * g.oh * g.ow + rows - 1) // rows
+    return min(blocks, max(min(<Py_ssize_t> PARTS, PARTS_SIZE // size), <Py_ssize_t> 2))
+
+
+cdef Py_ssize_t bands_of(const Conv* g) noexcept nogil:
+    """Bands of input rows per image: 1 where there are images enough; neighbours compute what both of them see twice"""
+    cdef Py_ssize_t extent = (g.kh - 1) * g.dh + 1
+    return max(min((UNITS + g.n - 1) // g.n, g.h // (4 * extent)), <Py_ssize_t> 1)
+
+
+cdef bint by_tiles(int op, const Conv* g, int itemsize) noexcept nogil:
+    """Whether direct.pyx does it: not the gradient of x where windows move by more than one, nor what BLAS does better"""
+    cdef Conv other
+    if depthwise(g) or pointwise(g):
+        return False
+    if op == WEIGHT_GRAD:
+        return (g.c // g.groups <= MOST and g.oh * g.ow >= PLACES or g.groups > 1) and fits(g, itemsize)
+    if op == CONV2D:
+        return fits(g, itemsize)
+    other = swapped(g)
+    return g.sh == 1 and g.sw == 1 and g.c // g.groups >= FEWEST and fits(&other, itemsize)
+
+
+cdef bint needs_blas(int op, const Conv* g, int itemsize) noexcept nogil:
+    return not (depthwise(g) or by_tiles(op, g, itemsize))
+
+
+cdef Py_ssize_t scratch_elements(int op, const Conv* g, int itemsize, int threads) noexcept nogil:
+    """Elements of the memory that `convolve` asks of its caller"""
+    cdef Conv other
+    if op != WEIGHT_GRAD and by_tiles(op, g, itemsize):
+        other = g[0] if op == CONV2D else swapped(g)
+        return direct_elements(&other, itemsize, threads)
+    return columns_elements(op, g, itemsize, threads)
+
+
+cdef Py_ssize_t columns_elements(int op, const Conv* g, int itemsize, int threads) noexcept nogil:
+    cdef Py_ssize_t k = g.kh * g.kw * (g.c // g.groups), columns = block_rows(g, itemsize) * k
+    if depthwise(g) or pointwise(g):
+        columns = 0
+    elif by_tiles(op, g, itemsize):
+        columns = part_elements(g, itemsize)
+    return threads * columns + (parts_of(g, itemsize) * k * g.f if op == WEIGHT_GRAD else 0)
+
+
+# ---- Columns ------------------------------------------------------------------------------------------------------
+
+cdef inline void span(Py_ssize_t at, Py_ssize_t step, Py_ssize_t count, Py_ssize_t size, Py_ssize_t* first,
+                      Py_ssize_t* last) noexcept nogil:
+    """first <= i < last, the i < count with 0 <= at + i * step < size"""
+    first[0] = min((-at + step - 1) // step, count) if at < 0 else 0
+    last[0] = max(min((size - at + step - 1) // step, count), first[0]) if size > at else first[0]
+
+
+cdef void columns(const Conv* g, const F* x, Py_ssize_t place, Py_ssize_t rows, Py_ssize_t channel, F* out) noexcept nogil:
+    """out[r, ky, kx, :] = x[n, oy * sh - top + ky * dh, ox * sw - left + kx * dw, channels], 0 outside of the image"""
+    cdef Py_ssize_t count = g.c // g.groups, ox = place % g.ow, rest = place // g.ow, _, ky, kx, first, last, ix, iy
+    cdef Py_ssize_t oy = rest % g.oh, n = rest // g.oh
+    cdef const F* row
+    for _ in range(rows):
+        ix = ox * g.sw - g.left
+        span(ix, g.dw, g.kw, g.w, &first, &last)
+        for ky in range(g.kh):
+            iy = oy * g.sh - g.top + ky * g.dh
+            if iy < 0 or iy >= g.h or first == last:
+                memset(out, 0, g.kw * count * sizeof(F))
+            else:
+                row = x + ((n * g.h + iy) * g.w + ix) * g.c + channel
+                if first > 0:
+                    memset(out, 0, first * count * sizeof(F))
+                if g.dw == 1 and count == g.c:
+                    memcpy(out + first * count, row + first * count, (last - first) * count * sizeof(F))
+                else:
+                    for kx in range(first, last):
+                        memcpy(out + kx * count, row + kx * g.dw * g.c, count * sizeof(F))
+                if last < g.kw:
+                    memset(out + last * count, 0, (g.kw - last) * count * sizeof(F))
+            out += g.kw * count
+        ox += 1
+        if ox == g.ow:
+            ox, oy = 0, oy + 1
+            if oy == g.oh:
+                oy, n = 0, n + 1
+
+
+cdef void add_columns(const Conv* g, const F* a, Py_ssize_t n, Py_ssize_t place, Py_ssize_t rows, Py_ssize_t channel,
+                      Py_ssize_t top, Py_ssize_t bottom, F* x) noexcept nogil:
+    """x[n, iy, ix, channels] += a[r, ky, kx, :], the reverse of `columns`, for the input rows top <= iy < bottom"""
+    cdef Py_ssize_t count = g.c // g.groups, ox = place % g.ow, oy = place // g.ow, _, ky, kx, i, first, last, ix, iy
+    cdef F* row
+    for _ in range(rows):
+        ix = ox * g.sw - g.left
+        span(ix, g.dw, g.kw, g.w, &first, &last)
+        for ky in range(g.kh):
+            iy = oy * g.sh - g.top + ky * g.dh
+            if top <= iy < bottom:
+                row = x + ((n * g.h + iy) * g.w + ix) * g.c + channel
+                if g.dw == 1 and count == g.c:
+                    for i in range(first * count, last * count):
+                        row[i] += a[i]
+                else:
+                    for kx in range(first, last):
+                        for i in range(count):
+                            row[kx * g.dw * g.c + i] += a[kx * count + i]
+            a += g.kw * count
+        ox += 1
+        if ox == g.ow:
+            ox, oy = 0, oy + 1
+
+
+# ---- Blocks -------------------------------------------------------------------------------------------------------
+
+cdef void gemm(const Blas* blas, int ta, int tb, Py_ssize_t m, Py_ssize_t n, Py_ssize_t k, const F* a, Py_ssize_t lda,
+               const F* b, Py_ssize_t ldb, F beta, F* out, Py_ssize_t ldc) noexcept nogil:
+    """out = a @ b + beta * out, either of them transposed"""
+    if F is float:
+        (<sgemm_t> blas.sgemm)(ROW_MAJOR, ta, tb, <int> m, <int> n, <int> k, 1, a, <int> lda, b, <int> ldb, beta, out, <int> ldc)
+    else:
+        (<dgemm_t> blas.dgemm)(ROW_MAJOR, ta, tb, <int> m, <int> n, <int> k, 1, a, <int> lda, b, <int> ldb, beta, out, <int> ldc)
+
+
+cdef void forward(const Blas* blas, const Conv* g, const F* x, const F* weight, F* y, Py_ssize_t place, Py_ssize_t rows,
+                  F* staged) noexcept nogil:
+    """y[place:place+rows] = columns @ weight, group by group"""
+    cdef Py_ssize_t count = g.c // g.groups, filters = g.f // g.groups, k = g.kh * g.kw * count, i
+    for i in range(g.groups):
+        if pointwise(g):
+            gemm(blas, NO_TRANS, NO_TRANS, rows, filters, k, x + place * g.c + i * count, g.c, weight + i * filters, g.f,
+                 <F> 0, y + place * g.f + i * filters, g.f)
+        else:
+            columns(g, x, place, rows, i * count, staged)
+            gemm(blas, NO_TRANS, NO_TRANS, rows, filters, k, staged, k, weight + i * filters, g.f,
+                 <F> 0, y + place * g.f + i * filters, g.f)
+
+
+cdef void weight_grad(const Blas* blas, const Conv* g, const F* x, const F* y, F* weight, Py_ssize_t place, Py_ssize_t rows,
+                      F* staged) noexcept nogil:
+    """weight += columns^T @ y[place:place+rows]"""
+    cdef Py_ssize_t count = g.c // g.groups, filters = g.f // g.groups, k = g.kh * g.kw * count, i
+    for i in range(g.groups):
+        if pointwise(g):
+            gemm(blas, TRANS, NO_TRANS, k, filters, rows, x + place * g.c + i * count, g.c, y + place * g.f + i * filters, g.f,
+                 <F> 1, weight + i * filters, g.f)
+        else:
+            columns(g, x, place, rows, i * count, staged)
+            gemm(blas, TRANS, NO_TRANS, k, filters, rows, staged, k, y + place * g.f + i * filters, g.f,
+                 <F> 1, weight + i * filters, g.f)
+
+
+cdef void input_grad(const Blas* blas, const Conv* g, F* x, const F* weight, const F* y, Py_ssize_t n, Py_ssize_t top,
+                     Py_ssize_t bottom, F* staged) noexcept nogil:
+    """x[n, top:bottom] = sum of y @ weight^T over every output place that sees these rows"""
+    cdef Py_ssize_t count = g.c // g.groups, filters = g.f // g.groups, k = g.kh * g.kw * count, i
+    cdef Py_ssize_t first = top + g.top - (g.kh - 1) * g.dh, place, stop, rows, block = block_rows(g, sizeof(F))
+    first = (first + g.sh - 1) // g.sh if first > 0 else 0
+    place, stop = first * g.ow, min(g.oh, (bottom + g.top + g.sh - 1) // g.sh) * g.ow
+    memset(x + (n * g.h + top) * g.w * g.c, 0, (bottom - top) * g.w * g.c * sizeof(F))
+    while place < stop:
+        rows = min(block, stop - place)
+        for i in range(g.groups):
+            gemm(blas, NO_TRANS, TRANS, rows, k, filters, y + (n * g.oh * g.ow + place) * g.f + i * filters, g.f,
+                 weight + i * filters, g.f, <F> 0, staged, k)
+            add_columns(g, staged, n, place, rows, i * count, top, bottom, x)
+        place += rows
+
+
+# ---- One filter per channel ---------------------------------------------------------------------------------------
+
+cdef inline void weigh(const F* a, Py_ssize_t outer, Py_ssize_t a_down, Py_ssize_t inner, Py_ssize_t a_across, const F* b,
+                       Py_ssize_t b_down, Py_ssize_t b_across, F* out, Py_ssize_t n, bint add) noexcept nogil:
+    """out = sum of a * b over outer times inner places, or that added to it, for n channels"""
+    if F is float:
+        weigh_float(a, outer, a_down, inner, a_across, b, b_down, b_across, out, n, add)
+    else:
+        weigh_double(a, outer, a_down, inner, a_across, b, b_down, b_across, out, n, add)
+
+
+cdef void depthwise_forward(const Conv* g, const F* x, const F* weight, bint turned, F* y, Py_ssize_t place,
+                            Py_ssize_t rows) noexcept nogil:
+    """y[place:place+rows] = sum of x * weight over the kernel, channel by channel; turned: the kernel from its end"""
+    cdef Py_ssize_t p, rest, iy, ix, top, bottom, left, right, step = -g.c if turned else g.c
+    cdef const F* kernel = weight + (g.kh * g.kw - 1) * g.c if turned else weight
+    for p in range(place, place + rows):
+        rest = p // g.ow
+        iy, ix = rest % g.oh * g.sh - g.top, p % g.ow * g.sw - g.left
+        span(iy, g.dh, g.kh, g.h, &top, &bottom)
+        span(ix, g.dw, g.kw, g.w, &left, &right)
+        weigh(x + ((rest // g.oh * g.h + iy + top * g.dh) * g.w + ix + left * g.dw) * g.c, bottom - top, g.dh * g.w * g.c,
+              right - left, g.dw * g.c, kernel + (top * g.kw + left) * step, g.kw * step, step, y + p * g.c, g.c, False)
+
+
+cdef void depthwise_weight_grad(const Conv* g, const F* x, const F* y, F* weight, Py_ssize_t row, Py_ssize_t stop) noexcept nogil:
+    """weight += x * y over rows of the result"""
+    cdef Py_ssize_t ky, kx, iy, ix, first, last
+    while row < stop:
+        for ky in range(g.kh):
+            iy = row % g.oh * g.sh - g.top + ky * g.dh
+            if 0 <= iy < g.h:
+                for kx in range(g.kw):
+                    ix = kx * g.dw - g.left
+                    span(ix, g.sw, g.ow, g.w, &first, &last)
+                    weigh(x + ((row // g.oh * g.h + iy) * g.w + ix + first * g.sw) * g.c, 1, 0, last - first, g.sw * g.c,
+                          y + (row * g.ow + first) * g.c, 0, g.c, weight + (ky * g.kw + kx) * g.c, g.c, True)
+        row += 1
+
+
+cdef void depthwise_input_grad(const Conv* g, F* x, const F* weight, const F* y, Py_ssize_t n, Py_ssize_t top,
+                               Py_ssize_t bottom) noexcept nogil:
+    """x[n, top:bottom] = sum of y * weight over every output place that sees these rows"""
+    cdef Py_ssize_t first_row = top + g.top - (g.kh - 1) * g.dh, oy, ox, ky, kx, i, iy, ix, first, last, c = g.c
+    cdef const F* a
+    cdef const F* b
+    cdef F* out
+    first_row = (first_row + g.sh - 1) // g.sh if first_row > 0 else 0
+    memset(x + (n * g.h + top) * g.w * c, 0, (bottom - top) * g.w * c * sizeof(F))
+    for oy in range(first_row, min(g.oh, (bottom + g.top + g.sh - 1) // g.sh)):
+        for ox in range(g.ow):
+            ix = ox * g.sw - g.left
+            span(ix, g.dw, g.kw, g.w, &first, &last)
+            a = y + ((n * g.oh + oy) * g.ow + ox) * c
+            for ky in range(g.kh):
+                iy = oy * g.sh - g.top + ky * g.dh
+                if top <= iy < bottom:
+                    for kx in range(first, last):
+                        b = weight + (ky * g.kw + kx) * c
+                        out = x + ((n * g.h + iy) * g.w + ix + kx * g.dw) * c
+                        for i in range(c):
+                            out[i] += a[i] * b[i]
+
+
+# ---- Threads ------------------------------------------------------------------------------------------------------
+
+cdef void forward_all(const Blas* blas, const Conv* g, const F* x, const F* weight, bint turned, F* y, F* staged,
+                      int threads) noexcept nogil:
+    cdef Py_ssize_t places = g.n * g.oh * g.ow, rows = block_rows(g, sizeof(F)), blocks = (places + rows - 1) // rows, b
+    cdef Py_ssize_t size = rows * g.kh * g.kw * (g.c // g.groups)
+    for b in prange(blocks, num_threads=threads, schedule="dynamic", use_threads_if=threads > 1):
+        if depthwise(g):
+            depthwise_forward(g, x, weight, turned, y, b * rows, min(rows, places - b * rows))
+        else:
+            forward(blas, g, x, weight, y, b * rows, min(rows, places - b * rows), staged + thread_number() * size)
+
+
+cdef void input_grad_all(const Blas* blas, const Conv* g, F* x, const F* weight, const F* y, F* staged,
+                         int threads) noexcept nogil:
+    cdef Py_ssize_t bands = bands_of(g), size = block_rows(g, sizeof(F)) * g.kh * g.kw * (g.c // g.groups), b, top, bottom
+    for b in prange(g.n * bands, num_threads=threads, schedule="dynamic", use_threads_if=threads > 1):
+        top = b % bands * g.h // bands
+        bottom = (b % bands + 1) * g.h // bands
+        if depthwise(g):
+            depthwise_input_grad(g, x, weight, y, b // bands, top, bottom)
+        else:
+            input_grad(blas, g, x, weight, y, b // bands, top, bottom, staged + thread_number() * size)
+
+
+cdef void pointwise_input_grad(const Blas* blas, const Conv* g, F* x, const F* weight, const F* y, int threads) noexcept nogil:
+    """x = y @ weight^T"""
+    cdef Py_ssize_t places = g.n * g.oh * g.ow, rows = block_rows(g, sizeof(F)), blocks = (places + rows - 1) // rows, b, i
+    cdef Py_ssize_t count = g.c // g.groups, filters = g.f // g.groups
+    for b in prange(blocks, num_threads=threads, schedule="dynamic", use_threads_if=threads > 1):
+        for i in range(g.groups):
+            gemm(blas, NO_TRANS, TRANS, min(rows, places - b * rows), count, filters, y + b * rows * g.f + i * filters, g.f,
+                 weight + i * filters, g.f, <F> 0, x + b * rows * g.c + i * count, g.c)
+
+
+cdef void weight_grad_part(const Blas* blas, const Conv* g, const F* x, const F* y, F* sums, Py_ssize_t part, Py_ssize_t parts,
+                           F* staged) noexcept nogil:
+    """The blocks of one part, one after the other"""
+    cdef Py_ssize_t places = g.n * g.oh * g.ow, rows = block_rows(g, sizeof(F)), blocks = (places + rows - 1) // rows, b
+    memset(sums, 0, g.kh * g.kw * (g.c // g.groups) * g.f * sizeof(F))
+    if depthwise(g):
+        depthwise_weight_grad(g, x, y, sums, part * (g.n * g.oh) // parts, (part + 1) * (g.n * g.oh) // parts)
+        return
+    if by_tiles(WEIGHT_GRAD, g, sizeof(F)):
+        weight_part(FLOAT32 if F is float else FLOAT64, g, <char*> x, <char*> y, <char*> sums, part, parts, <char*> staged)
+        return
+    for b in range(part * blocks // parts, (part + 1) * blocks // parts):
+        weight_grad(blas, g, x, y, sums, b * rows, min(rows, places - b * rows), staged)
+
+
+cdef void weight_grad_all(const Blas* blas, const Conv* g, const F* x, F* weight, const F* y, F* staged,
+                          int threads) noexcept nogil:
+    """Partial sums of a fixed partition, added up in its order"""
+    cdef Py_ssize_t k = g.kh * g.kw * (g.c // g.groups), parts = parts_of(g, sizeof(F)), p, i
+    cdef Py_ssize_t size = columns_elements(WEIGHT_GRAD, g, sizeof(F), 1) - parts * k * g.f
+    cdef F* sums = staged + threads * size
+    for p in prange(parts, num_threads=threads, schedule="dynamic", use_threads_if=threads > 1):
+        weight_grad_part(blas, g, x, y, sums + p * k * g.f, p, parts, staged + thread_number() * size)
+    memcpy(weight, sums, k * g.f * sizeof(F))
+    for p in range(1, parts):
+        for i in range(k * g.f):
+            weight[i] += sums[p * k * g.f + i]
+
+
+cdef void convolve_as(int op, const Blas* blas, const Conv* g, F* x, F* weight, F* y, F* scratch, int threads) noexcept nogil:
+    cdef Conv other
+    if op == CONV2D:
+        forward_all(blas, g, x, weight, False, y, scratch, threads)
+    elif op == WEIGHT_GRAD:
+        weight_grad_all(blas, g, x, weight, y, scratch, threads)
+    elif depthwise(g) and g.sh == 1 and g.sw == 1:
+        other = swapped(g)
+        forward_all(blas, &other, y, weight, True, x, scratch, threads)
+    elif pointwise(g) and not depthwise(g):
+        pointwise_input_grad(blas, g, x, weight, y, threads)
+    else:
+        input_grad_all(blas, g, x, weight, y, scratch, threads)
+
+
+cdef void convolve(int op, const Blas* blas, int dtype, const Conv* g, char* x, char* weight, char* y, char* scratch,
+                   int threads) noexcept nogil:
+    """y = conv2d(x, weight), or the gradient of x or of weight when y's is given"""
+    cdef Conv other
+    if op != WEIGHT_GRAD and by_tiles(op, g, 4 if dtype == FLOAT32 else 8):
+        if op == CONV2D:
+            direct(dtype, g, False, x, weight, y, scratch, threads)
+        else:
+            other = swapped(g)
+            direct(dtype, &other, True, y, weight, x, scratch, threads)
+    elif dtype == FLOAT32:
+        convolve_as(op, blas, g, <float*> x, <float*> weight, <float*> y, <float*> scratch, threads)
+    else:
+        convolve_as(op, blas, g, <double*> x, <double*> weight, <double*> y, <double*> scratch, threads)

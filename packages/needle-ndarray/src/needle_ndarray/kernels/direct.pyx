@@ -1,0 +1,247 @@
+# Convolution without columns: tiles of output places read the image where it lies, or a padded copy of a band of its rows.
+# For kernels small enough to stay in the cache this beats im2col and BLAS, which copies the columns once more to pack them.
+
+from cython.parallel cimport prange
+from libc.string cimport memcpy, memset
+
+from needle_ndarray.kernels.conv cimport Conv
+from needle_ndarray.kernels.views cimport FLOAT32, F, thread_number
+
+cdef extern from "tile.h":
+    const int ROWS "NEEDLE_ROWS"
+    const int VECTOR "NEEDLE_VECTOR"
+    void tile_float "needle_tile_float"(
+        const float** a, Py_ssize_t outer, Py_ssize_t down, Py_ssize_t inner, Py_ssize_t across, Py_ssize_t length,
+        const float* b, float** out, Py_ssize_t rows, Py_ssize_t width) noexcept nogil
+    void tile_double "needle_tile_double"(
+        const double** a, Py_ssize_t outer, Py_ssize_t down, Py_ssize_t inner, Py_ssize_t across, Py_ssize_t length,
+        const double* b, double** out, Py_ssize_t rows, Py_ssize_t width) noexcept nogil
+    void outer_float "needle_outer_tile_float"(
+        const float* a, const Py_ssize_t* at, Py_ssize_t outer, Py_ssize_t down, Py_ssize_t inner, Py_ssize_t across,
+        const float* b, Py_ssize_t stride, float** out, Py_ssize_t rows, Py_ssize_t width) noexcept nogil
+    void outer_double "needle_outer_tile_double"(
+        const double* a, const Py_ssize_t* at, Py_ssize_t outer, Py_ssize_t down, Py_ssize_t inner, Py_ssize_t across,
+        const double* b, Py_ssize_t stride, double** out, Py_ssize_t rows, Py_ssize_t width) noexcept nogil
+
+cdef enum:
+    MOST_ROWS = 8               # at least NEEDLE_ROWS
+    BAND_BYTES = 131072         # of the image that a thread works on at a time
+    PART_BYTES = 32768          # the same for the gradient of the weights, which reads it again for every tile
+    KERNEL_BYTES = 24576        # of the weights of one filter: beyond, a tile leaves the cache and BLAS does better
+    UNITS = 8                   # a small convolution is still cut into so many bands, for threads
+
+
+# ---- Sizes --------------------------------------------------------------------------------------------------------
+
+cdef Py_ssize_t seen_rows(const Conv* g, Py_ssize_t rows) noexcept nogil:
+    """Rows of the padded image under so many rows of the result"""
+    return (rows - 1) * g.sh + (g.kh - 1) * g.dh + 1
+
+
+cdef Py_ssize_t seen_columns(const Conv* g) noexcept nogil:
+    return (g.ow - 1) * g.sw + (g.kw - 1) * g.dw + 1
+
+
+cdef bint unpadded(const Conv* g) noexcept nogil:
+    return g.top == 0 and g.left == 0 and seen_rows(g, g.oh) <= g.h and seen_columns(g) <= g.w
+
+
+cdef Py_ssize_t lanes(int itemsize) noexcept nogil:
+    """Filters of a tile"""
+    return 2 * VECTOR // itemsize
+
+
+cdef Py_ssize_t packed_size(const Conv* g, int itemsize) noexcept nogil:
+    """Elements of one group's weights in tiles"""
+    cdef Py_ssize_t n = lanes(itemsize), filters = g.f // g.groups
+    return g.kh * g.kw * (g.c // g.groups) * ((filters + n - 1) // n) * n
+
+
+cdef Py_ssize_t band_rows(const Conv* g, int itemsize, Py_ssize_t nbytes) noexcept nogil:
+    """Rows of the result to take at a time, for so many bytes of the image"""
+    cdef Py_ssize_t row = seen_columns(g) * g.c * itemsize, most = nbytes // row - (g.kh - 1) * g.dh
+    cdef Py_ssize_t bands = (UNITS + g.n - 1) // g.n
+    return max(min(most // g.sh, (g.oh + bands - 1) // bands), <Py_ssize_t> 1)
+
+
+cdef bint fits(const Conv* g, int itemsize) noexcept nogil:
+    """Whether the weights of a tile and the rows under one row of the result stay in the cache; and no reverse padding"""
+    cdef double band = <double> seen_rows(g, 1) * seen_columns(g) * g.c * itemsize
+    cdef double kernel = <double> g.kh * g.kw * (g.c // g.groups) * itemsize
+    return g.top >= 0 and g.left >= 0 and band <= 4 * BAND_BYTES and kernel <= KERNEL_BYTES
+
+
+cdef Conv swapped(const Conv* g) noexcept nogil:
+    """The convolution that takes y's gradient to x's, with the kernel turned around; for a stride of 1"""
+    cdef Conv out = g[0]
+    out.h, out.w, out.c, out.f, out.oh, out.ow = g.oh, g.ow, g.f, g.c, g.h, g.w
+    out.top, out.left = (g.kh - 1) * g.dh - g.top, (g.kw - 1) * g.dw - g.left
+    return out
+
+
+cdef Py_ssize_t direct_elements(const Conv* g, int itemsize, int threads) noexcept nogil:
+    """Elements of the memory that `direct` asks of its caller"""
+    cdef Py_ssize_t band = 0 if unpadded(g) else seen_rows(g, band_rows(g, itemsize, BAND_BYTES)) * seen_columns(g) * g.c
+    return threads * band + g.groups * packed_size(g, itemsize)
+
+
+# ---- Staging ------------------------------------------------------------------------------------------------------
+
+cdef void pack(const Conv* g, bint swap, const F* weight, F* out) noexcept nogil:
+    """out[group, tile, (u, v, c), lane] = weight[u, v, c, f], 0 beyond the last filter; swap: turned around, c and f changed"""
+    cdef Py_ssize_t n = lanes(sizeof(F)), count = g.c // g.groups, filters = g.f // g.groups, i, first, uv, c, f, last
+    for i in range(g.groups):
+        first = 0
+        while first < filters:
+            for uv in range(g.kh * g.kw):
+                for c in range(count):
+                    last = min(n, filters - first)
+                    memset(out, 0, n * sizeof(F))
+                    if swap:                            # weight is (kh, kw, filters, groups * count)
+                        for f in range(last):
+                            out[f] = weight[((g.kh * g.kw - 1 - uv) * filters + first + f) * g.c + i * count + c]
+                    else:
+                        memcpy(out, weight + (uv * count + c) * g.f + i * filters + first, last * sizeof(F))
+                    out += n
+            first += n
+
+
+cdef void padded_band(const Conv* g, const F* x, Py_ssize_t top, Py_ssize_t rows, F* out) noexcept nogil:
+    """out = rows top .. top + rows of the padded image x, as wide as the windows reach"""
+    cdef Py_ssize_t width = seen_columns(g), r, iy, left = min(g.left, width), inside = min(g.w, width - left)
+    for r in range(rows):
+        iy = top + r - g.top
+        if iy < 0 or iy >= g.h:
+            memset(out, 0, width * g.c * sizeof(F))
+        else:
+            memset(out, 0, left * g.c * sizeof(F))
+            memcpy(out + left * g.c, x + iy * g.w * g.c, inside * g.c * sizeof(F))
+            memset(out + (left + inside) * g.c, 0, (width - left - inside) * g.c * sizeof(F))
+        out += width * g.c
+
+
+# ---- Tiles --------------------------------------------------------------------------------------------------------
+
+cdef void band(const Conv* g, const F* x, Py_ssize_t width, const F* weight, F* y, Py_ssize_t rows) noexcept nogil:
+    """y, rows of the result, from the rows of x under them, `width` columns wide"""
+    cdef Py_ssize_t n = lanes(sizeof(F)), count = g.c // g.groups, filters = g.f // g.groups, k = g.kh * g.kw * count
+    cdef Py_ssize_t i, first, place, oy, ox, r, taken
+    cdef bint whole = g.dw == 1 and g.groups == 1       # then a row of the kernel sees one run of elements
+    cdef Py_ssize_t inner = 1 if whole else g.kw, length = g.kw * count if whole else count
+    cdef const F* seen[MOST_ROWS]
+    cdef F* out[MOST_ROWS]
+    for i in range(g.groups):
+        first = 0
+        while first < filters:
+            place = oy = ox = 0
+            while place < rows * g.ow:
+                taken = min(<Py_ssize_t> ROWS, rows * g.ow - place)
+                for r in range(ROWS):                   # places beyond the last are seen as the last, and not written
+                    seen[r] = x + (oy * g.sh * width + ox * g.sw) * g.c + i * count
+                    out[r] = y + (oy * g.ow + ox) * g.f + i * filters + first
+                    if r + 1 < taken or (r + 1 == taken and taken == ROWS):
+                        ox += 1
+                        if ox == g.ow:
+                            ox, oy = 0, oy + 1
+                if F is float:
+                    tile_float(seen, g.kh, g.dh * width * g.c, inner, g.dw * g.c, length, weight, out, taken,
+                               min(n, filters - first))
+                else:
+                    tile_double(seen, g.kh, g.dh * width * g.c, inner, g.dw * g.c, length, weight, out, taken,
+                                min(n, filters - first))
+                place += taken
+            weight += k * n
+            first += n
+
+
+cdef void direct_as(const Conv* g, bint swap, const F* x, const F* weight, F* y, F* scratch, int threads) noexcept nogil:
+    cdef Py_ssize_t rows = band_rows(g, sizeof(F), BAND_BYTES), bands = (g.oh + rows - 1) // rows, b, n, oy
+    cdef Py_ssize_t size = 0 if unpadded(g) else seen_rows(g, rows) * seen_columns(g) * g.c
+    cdef F* packed = scratch + threads * size
+    cdef F* staged
+    pack(g, swap, weight, packed)
+    for b in prange(g.n * bands, num_threads=threads, schedule="dynamic", use_threads_if=threads > 1):
+        n, oy = b // bands, b % bands * rows
+        if size:
+            staged = scratch + thread_number() * size
+            padded_band(g, x + n * g.h * g.w * g.c, oy * g.sh, seen_rows(g, min(rows, g.oh - oy)), staged)
+            band(g, staged, seen_columns(g), packed, y + (n * g.oh + oy) * g.ow * g.f, min(rows, g.oh - oy))
+        else:
+            band(g, x + (n * g.h + oy * g.sh) * g.w * g.c, g.w, packed, y + (n * g.oh + oy) * g.ow * g.f, min(rows, g.oh - oy))
+
+
+cdef void direct(int dtype, const Conv* g, bint swap, char* x, char* weight, char* y, char* scratch, int threads) noexcept nogil:
+    """y = conv2d(x, weight); swap: with the kernel turned around and its channels and filters changed, see `swapped`"""
+    if dtype == FLOAT32:
+        direct_as(g, swap, <float*> x, <float*> weight, <float*> y, <float*> scratch, threads)
+    else:
+        direct_as(g, swap, <double*> x, <double*> weight, <double*> y, <double*> scratch, threads)
+
+
+# ---- The gradient of the weights ----------------------------------------------------------------------------------
+
+cdef void weight_band(const Conv* g, const F* x, Py_ssize_t width, const F* y, Py_ssize_t rows, F* staged,
+                      F* weight) noexcept nogil:
+    """weight += products of y, rows of the result, and what is under them; x is `width` columns wide"""
+    cdef Py_ssize_t n = lanes(sizeof(F)), count = g.c // g.groups, filters = g.f // g.groups, k = g.kh * g.kw * count
+    cdef Py_ssize_t i, first, r, taken, stride, kept, j, u, v, c
+    cdef Py_ssize_t at[MOST_ROWS]
+    cdef const F* grad
+    cdef F* out[MOST_ROWS]
+    for i in range(g.groups):
+        first = 0
+        while first < filters:
+            grad, stride, kept = y + i * filters + first, g.f, min(n, filters - first)
+            if kept < n:                                # a tile reads whole vectors: the last filters, and zeros
+                memset(staged, 0, rows * g.ow * n * sizeof(F))
+                for r in range(rows * g.ow):
+                    memcpy(staged + r * n, grad + r * g.f, kept * sizeof(F))
+                grad, stride = staged, n
+            j = u = v = c = 0
+            while j < k:
+                taken = min(<Py_ssize_t> ROWS, k - j)
+                for r in range(ROWS):                   # rows beyond the last are those of the last, and not written
+                    at[r] = (u * g.dh * width + v * g.dw) * g.c + i * count + c
+                    out[r] = weight + ((u * g.kw + v) * count + c) * g.f + i * filters + first
+                    if j + r + 1 < k:
+                        c += 1
+                        if c == count:
+                            c, v = 0, v + 1
+                            if v == g.kw:
+                                v, u = 0, u + 1
+                if F is float:
+                    outer_float(x, at, rows, g.sh * width * g.c, g.ow, g.sw * g.c, grad, stride, out, taken, kept)
+                else:
+                    outer_double(x, at, rows, g.sh * width * g.c, g.ow, g.sw * g.c, grad, stride, out, taken, kept)
+                j += taken
+            first += n
+
+
+cdef Py_ssize_t part_elements(const Conv* g, int itemsize) noexcept nogil:
+    """Elements of the memory that `weight_part` asks of its caller"""
+    cdef Py_ssize_t rows = band_rows(g, itemsize, PART_BYTES)
+    cdef Py_ssize_t image = 0 if unpadded(g) else seen_rows(g, rows) * seen_columns(g) * g.c
+    return image + rows * g.ow * lanes(itemsize)
+
+
+cdef void weight_part_as(const Conv* g, const F* x, const F* y, F* weight, Py_ssize_t part, Py_ssize_t parts,
+                         F* scratch) noexcept nogil:
+    cdef Py_ssize_t rows = band_rows(g, sizeof(F), PART_BYTES), bands = (g.oh + rows - 1) // rows, b, n, oy, here
+    cdef Py_ssize_t size = 0 if unpadded(g) else seen_rows(g, rows) * seen_columns(g) * g.c
+    for b in range(part * (g.n * bands) // parts, (part + 1) * (g.n * bands) // parts):
+        n, oy = b // bands, b % bands * rows
+        here = min(rows, g.oh - oy)
+        if size:
+            padded_band(g, x + n * g.h * g.w * g.c, oy * g.sh, seen_rows(g, here), scratch)
+            weight_band(g, scratch, seen_columns(g), y + (n * g.oh + oy) * g.ow * g.f, here, scratch + size, weight)
+        else:
+            weight_band(g, x + (n * g.h + oy * g.sh) * g.w * g.c, g.w, y + (n * g.oh + oy) * g.ow * g.f, here, scratch, weight)
+
+
+cdef void weight_part(int dtype, const Conv* g, char* x, char* y, char* weight, Py_ssize_t part, Py_ssize_t parts,
+                      char* scratch) noexcept nogil:
+    """weight += the share of one part of the bands, out of `parts`"""
+    if dtype == FLOAT32:
+        weight_part_as(g, <float*> x, <float*> y, <float*> weight, part, parts, <float*> scratch)
+    else:
+        weight_part_as(g, <double*> x, <double*> y, <double*> weight, part, parts, <double*> scratch)

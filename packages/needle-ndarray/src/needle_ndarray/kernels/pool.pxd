@@ -1,0 +1,6 @@
+from needle_ndarray.kernels.conv cimport Conv
+
+cdef enum PoolOp:
+    MAX_POOL, MAX_POOL_GRAD, AVG_POOL, AVG_POOL_GRAD
+
+cdef void pool(int op, int dtype, const Conv* g, char* x, char* y, char* out, int threads) noexcept nogil
