@@ -149,8 +149,10 @@ cdef class ScalarOp(TensorOp):
     cdef readonly object scalar
 
     def __init__(self, scalar):
-        if not (type(scalar) is float or type(scalar) is int) and hasattr(scalar, "item"):
-            scalar = scalar.item()
+        if not (type(scalar) is float or type(scalar) is int):
+            if isinstance(scalar, Value):
+                raise TypeError(f"{type(self).__name__}: expected a number, got a Tensor, which has an op of its own")
+            scalar = scalar.item() if hasattr(scalar, "item") else scalar
         self.scalar = scalar
 
 
@@ -347,8 +349,10 @@ cdef tuple as_values(Op op, tuple args):
     return tuple([x if isinstance(x, Value) else as_constant(x, like, type(op).__name__) for x in args])
 
 
-cdef object as_constant(object x, object like, str what):
-    """A Tensor without gradient, on the device of `like`; numbers get its dtype where that holds them"""
+cpdef object as_constant(object x, object like, str what):
+    """x as a Tensor: itself, or a constant on the device of `like`, in its dtype where that is a float and x are numbers."""
+    if isinstance(x, Value):
+        return x
     if isinstance(x, ndarray_type):
         return make_leaf(Tensor, x, False)
     if isinstance(x, (float, int, np.number, np.bool_)):
@@ -356,7 +360,9 @@ cdef object as_constant(object x, object like, str what):
         dtype = like.dtype if like.dtype.is_float or isinstance(number, int) else get_default_dtype()
         return make_leaf(Tensor, array_api.full((), number, dtype=dtype, device=like.device), False)
     if isinstance(x, (np.ndarray, list, tuple)):
-        return Tensor(x, device=like.device, requires_grad=False)
+        host = np.asarray(x)
+        bends = like.dtype.is_float and (host.dtype == np.float64 or not isinstance(x, np.ndarray) and host.dtype.kind in "iu")
+        return Tensor(x, device=like.device, dtype=like.dtype if bends else None, requires_grad=False)
     raise TypeError(f"{what}: expected a Tensor, an array or a number, got {type(x).__name__}")
 
 

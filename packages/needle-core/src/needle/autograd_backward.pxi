@@ -328,7 +328,7 @@ cdef object first_gradient(Tensor root, object out_grad):
         raise ValueError(f"backward: out_grad has shape {out_grad.shape}, the tensor {root.shape}")
     if out_grad.device != root.device:
         raise ValueError(f"backward: out_grad is on {out_grad.device}, the tensor on {root.device}")
-    return out_grad
+    return OPS.astype(out_grad, root.dtype)
 
 
 def gradients(outputs, inputs, out_grads=None):

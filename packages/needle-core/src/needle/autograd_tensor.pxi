@@ -273,7 +273,7 @@ cdef class Tensor(Value):
 
     def __sub__(self, other):
         if is_number(other):
-            return apply(ADD_SCALAR(-other), (self,))
+            return apply(ADD_SCALAR(-(other.item() if isinstance(other, np.generic) else other)), (self,))
         if isinstance(other, Tensor):
             return apply(ADD, (self, apply(NEGATE, (other,))))
         return self - as_constant(other, self, "subtract") if known(other) else NotImplemented
@@ -337,6 +337,9 @@ cdef class Tensor(Value):
         if recorded and self.op is None and self.wants_grad:
             raise RuntimeError("a leaf that requires a gradient cannot be written to; do it within no_grad(), or to a clone()")
         if not recorded or not (self.wants_grad or isinstance(value, Value) and (<Value> value).wants_grad):
+            for step, n in zip(realize(self).strides, self.shape):
+                if step == 0 and n > 1:
+                    raise ValueError(f"the tensor of shape {self.shape} is a broadcast view: write to a clone()")
             realize(self)[key] = realize(<Value> value) if isinstance(value, Value) else value
             return
         if self.uses:
@@ -423,7 +426,7 @@ cdef class Tensor(Value):
     def flip(self, axes=None):
         return OPS.flip(self, axes)
 
-    def take(self, index, axis=0):
+    def take(self, index, axis=None):
         return OPS.take(self, index, axis)
 
     def exp(self):

@@ -156,7 +156,7 @@ def get(x: NDArray, key: Any) -> NDArray:
 
 def _aligned(what: str, x: NDArray, key: Any, values: Any) -> tuple[NDArray, NDArray, NDArray]:
     """(rows, offsets, source): source[i] belongs to rows[offsets[i]]; values broadcast to the shape of x[key]."""
-    if any(stride == 0 and n > 1 for stride, n in zip(x.strides, x.shape, strict=True)):
+    if x.size and any(stride == 0 and n > 1 for stride, n in zip(x.strides, x.shape, strict=True)):
         raise ValueError(f"{what}: the target of shape {x.shape} is a broadcast view (strides {x.strides})")
     rows, offsets, shape, position = _plan(x, key)
     n, rest = len(shape), rows.shape[1:]
@@ -187,7 +187,7 @@ def add_at(x: NDArray, key: Any, values: Any) -> NDArray:
     >>> add_at(zeros(3), [0, 2, 2], 1.0).tolist()
     [1.0, 0.0, 2.0]
     """
-    if _has_arrays(key):
+    if has_arrays(key):
         rows, offsets, source = _aligned("add_at", x, key, values)
         if offsets.size and source.size:
             x.backend.scatter_add(rows, offsets, source)
@@ -198,7 +198,7 @@ def add_at(x: NDArray, key: Any, values: Any) -> NDArray:
     return x
 
 
-def _has_arrays(key: Any) -> bool:
+def has_arrays(key: Any) -> bool:
     """Whether a key holds arrays, lists or bools, rather than slices, ints, None and ... alone."""
     items = key if isinstance(key, tuple) else (key,)
     basic = (int, np.integer, slice, type(None), type(Ellipsis))

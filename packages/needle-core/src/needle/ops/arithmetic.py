@@ -1,7 +1,7 @@
 """Sums, products, powers. Inputs broadcast as in NumPy; the engine sums gradients back to the inputs' shapes."""
 
 from needle.autograd import ScalarOp, TensorOp
-from needle.ops.choosing import equal, where
+from needle.ops.choosing import equal, logical_and, where
 from needle.ops.functions import log
 
 
@@ -91,7 +91,8 @@ class EWisePow(TensorOp):
         a, b = node.inputs
         da = db = None
         if a.requires_grad:
-            da = out_grad * where(equal(b, 0), 0.0, b * a ** (b - 1))
+            safe = where(logical_and(equal(a, 0), equal(b, 0)), 1.0, a)  # 0^(0-1) would be infinite, times 0
+            da = out_grad * (b * safe ** (b - 1))
         if b.requires_grad:
             db = out_grad * node * log(where(equal(a, 0), 1.0, a))
         return da, db

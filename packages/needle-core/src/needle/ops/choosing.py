@@ -1,6 +1,8 @@
 """Ops that choose: comparisons, which have no derivative, and what follows from them. Inputs broadcast as in NumPy."""
 
-from needle.autograd import Tensor, TensorOp, array_api
+import numpy as np
+
+from needle.autograd import Tensor, TensorOp, array_api, as_constant, get_default_dtype
 from needle.ops.conversion import astype
 from needle.ops.helpers import array_of, number
 
@@ -87,10 +89,12 @@ def clip(a, low=None, high=None):
 
 def where(condition, a, b):
     """a where the condition holds, else b; any of them may be a number or an array."""
-    if not any(isinstance(x, Tensor) for x in (a, b)):
-        like = condition if isinstance(condition, Tensor) else Tensor(condition, requires_grad=False)
-        a = Tensor(a, device=like.device, requires_grad=False)
-    return Where()(condition, a, b)
+    like = next((x for x in (a, b) if isinstance(x, Tensor)), None)
+    if like is None:
+        device = condition.device if isinstance(condition, Tensor) else None
+        dtype = None if isinstance(a, (int, np.integer, np.ndarray)) else get_default_dtype()
+        like = a = Tensor.make_const(array_api.asarray(a, dtype=dtype, device=device))
+    return Where()(as_constant(condition, like, "where"), as_constant(a, like, "where"), as_constant(b, like, "where"))
 
 
 def maximum(a, b):

@@ -132,6 +132,12 @@ def _windows(x, size, stride, padding, value):
     ])  # fmt: skip
 
 
+def _biased(name, y, bias):
+    if bias is not None and bias.shape != y.shape[-1:]:
+        raise ValueError(f"{name}: bias has shape {bias.shape}, expected {y.shape[-1:]}")
+    return y if bias is None else y + bias
+
+
 def conv(a, b, stride=1, padding=1):
     """The course's convolution: a (N, H, W, in), b (k, k, in, out) -> (N, OH, OW, out)."""
     return Conv(stride, padding)(a, b)
@@ -148,7 +154,7 @@ def conv2d(x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     bias : of shape (F,)
     """
     y = Conv2d(stride, padding, dilation, groups)(x, weight)
-    return y if bias is None else y + bias
+    return _biased("conv2d", y, bias)
 
 
 def conv1d(x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
@@ -184,7 +190,7 @@ def conv_transpose2d(x, weight, bias=None, stride=1, padding=0, output_padding=0
     ]
     shape = (x.shape[0], *size, weight.shape[2] * groups)
     y = Conv2dInputGrad(shape, *geometry, groups)(x, weight)
-    return y if bias is None else y + bias
+    return _biased("conv_transpose2d", y, bias)
 
 
 def max_pool2d(x, size, stride=None, padding=0):

@@ -7,6 +7,8 @@ from needle.autograd import Tensor
 
 def number(scalar: Any) -> Any:
     """A Python number from a number, a NumPy scalar or an array of one element."""
+    if isinstance(scalar, Tensor):
+        raise TypeError("expected a number, got a Tensor")
     return scalar if type(scalar) in (float, int) or not hasattr(scalar, "item") else scalar.item()
 
 

@@ -1,9 +1,11 @@
 """Picking elements by position: indexing, take, gather, embedding."""
 
 from needle.autograd import TensorOp, array_api
+from needle.ops.choosing import where
 from needle.ops.helpers import index_of, key_of
 from needle.ops.reductions import sum_to
-from needle_ndarray.indexing import add_at
+from needle.ops.shapes import reshape
+from needle_ndarray.indexing import add_at, has_arrays
 
 
 class GetItem(TensorOp):
@@ -46,7 +48,16 @@ class SetItem(TensorOp):
     def gradient(self, out_grad, node):
         a, b = node.inputs
         da = SetItem(self.key)(out_grad, 0.0) if a.requires_grad else None
-        return da, sum_to(out_grad[self.key], b.shape) if b.requires_grad else None
+        return da, self.part_of_b(out_grad, b) if b.requires_grad else None
+
+    def part_of_b(self, out_grad, b):
+        grad = out_grad[self.key]
+        if has_arrays(self.key):  # where places repeat, the last value counts: the others leave no trace
+            order = array_api.arange(grad.size, device=grad.device).reshape(grad.shape)
+            last = array_api.zeros(out_grad.shape, "int64", grad.device)
+            last[self.key] = order
+            grad = where(array_api.equal(last[self.key], order), grad, 0.0)
+        return sum_to(reshape(grad, (1,) * (b.ndim - grad.ndim) + grad.shape), b.shape)
 
 
 class Take(TensorOp):

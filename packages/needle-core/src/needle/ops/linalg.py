@@ -1,6 +1,8 @@
 """Products: matmul and einsum."""
 
-from needle.autograd import Tensor, TensorOp, array_api
+import math
+
+from needle.autograd import Tensor, TensorOp, array_api, as_constant
 from needle.ops.reductions import broadcast_to, sum_to
 from needle.ops.shapes import reshape, transpose
 from needle_ndarray.linalg import _parse
@@ -18,7 +20,8 @@ class MatMul(TensorOp):
         if not b.requires_grad:
             return da, None
         if b.ndim == 2 and a.ndim > 2:  # one product over all rows, not one per leading entry and then their sum
-            a, out_grad = reshape(a, (-1, a.shape[-1])), reshape(out_grad, (-1, out_grad.shape[-1]))
+            rows = math.prod(a.shape[:-1])
+            a, out_grad = reshape(a, (rows, a.shape[-1])), reshape(out_grad, (rows, out_grad.shape[-1]))
         return da, sum_to(transpose(a) @ out_grad, b.shape)
 
 
@@ -66,9 +69,20 @@ def _ones(x, n):
     return broadcast_to(Tensor.make_const(array_api.full((1,), 1, x.dtype, x.device)), (n,))
 
 
+def _tensors(name, *operands):
+    """All as tensors, arrays as constants on the device of the first tensor."""
+    like = next((x for x in operands if isinstance(x, Tensor)), None)
+    if like is None:
+        raise TypeError(
+            f"{name}: expected a Tensor, got {', '.join([type(x).__name__ for x in operands]) or 'nothing'}"
+        )
+    return [as_constant(x, like, name) for x in operands]
+
+
 def matmul(a, b):
     """(..., m, k) @ (..., k, n) -> (..., m, n); leading axes broadcast, 1-d operands are a row or a column."""
-    if not isinstance(a, Tensor) or not isinstance(b, Tensor) or (a.ndim > 1 and b.ndim > 1):
+    a, b = _tensors("matmul", a, b)
+    if a.ndim > 1 and b.ndim > 1:
         return MatMul()(a, b)
     if a.ndim == 0 or b.ndim == 0:
         raise ValueError(f"matmul: {a.shape} @ {b.shape}: 0-d operands, use * instead")
@@ -81,7 +95,6 @@ def matmul(a, b):
 
 def einsum(subscripts, *operands):
     """Sums of products by index letters, as in NumPy: `einsum("bij,bjk->bik", a, b)`."""
-    inputs, output = _parse(
-        subscripts, tuple([x.realize_cached_data() if isinstance(x, Tensor) else x for x in operands])
-    )
+    operands = _tensors("einsum", *operands)
+    inputs, output = _parse(subscripts, tuple([x.realize_cached_data() for x in operands]))
     return Einsum(inputs, output)(*operands)

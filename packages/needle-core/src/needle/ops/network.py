@@ -2,7 +2,7 @@
 
 import math
 
-from needle.autograd import Tensor, TensorOp, array_api
+from needle.autograd import Tensor, TensorOp, array_api, as_constant
 from needle.ops.choosing import where
 from needle.ops.fused import FusedOp
 from needle.ops.helpers import index_of
@@ -124,7 +124,8 @@ class Dropout(TensorOp):
 def _filled(x, n, weight, bias):
     """Weight and bias of shape (n,), ones and zeros where they are None."""
     made = []
-    for name, part, value in (("weight", weight, 1), ("bias", bias, 0)):
+    for name, given, value in (("weight", weight, 1), ("bias", bias, 0)):
+        part = None if given is None else as_constant(given, x, name)
         if part is not None and part.shape != (n,):
             raise ValueError(f"{name} has shape {part.shape}, expected ({n},) for an input of shape {x.shape}")
         made.append(Tensor.make_const(array_api.full((n,), value, x.dtype, x.device)) if part is None else part)
@@ -220,12 +221,12 @@ def scaled_dot_product_attention(q, k, v, mask=None, causal=False, scale=None):
     causal : query i looks at keys up to i + (Tk - Tq) only
     scale : 1 / sqrt(D) by default
     """
+    k, v = as_constant(k, q, "attention"), as_constant(v, q, "attention")
     if min(q.ndim, k.ndim, v.ndim) < 2 or q.shape[-1] != k.shape[-1] or k.shape[-2] != v.shape[-2]:
         raise ValueError(
             f"attention: q {q.shape}, k {k.shape}, v {v.shape}: expected (..., Tq, D), (..., Tk, D) and (..., Tk, Dv)"
         )
-    if mask is not None and not isinstance(mask, Tensor):
-        mask = Tensor(mask, device=q.device, requires_grad=False)
+    mask = None if mask is None else as_constant(mask, q, "attention")
     if mask is not None and mask.requires_grad:
         return matmul(attention_probabilities(q, k, mask, causal, scale), v)
     lead = broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])

@@ -131,7 +131,8 @@ class LogSumExp(TensorOp):
 
     def gradient(self, out_grad, node):
         x = node.inputs[0]
-        return _spread(out_grad, x, self.axes) * exp(x - _spread(node, x, self.axes))
+        shift = where(equal(node, -math.inf), 0.0, node)  # of nothing but -inf: 0, not NaN
+        return _spread(out_grad, x, self.axes) * exp(x - _spread(shift, x, self.axes))
 
 
 class Softmax(TensorOp):

@@ -30,7 +30,7 @@ class TupleGetItem(TensorOp):
         return value[self.index]
 
     def gradient(self, out_grad, node):
-        return Slot(self.index, out_grad)
+        return Slot(self.index % len(node.inputs[0]), out_grad)
 
 
 class FusedAddScalars(TensorTupleOp):

@@ -1,0 +1,303 @@
+"""The same values and gradients as PyTorch, for every row of op_table.py that has a twin there."""
+
+from functools import partial
+from itertools import product
+
+import numpy as np
+import op_table
+import pytest
+from op_table import AXES, BY_ID, IDS, KEYS, MASK, REPEATED, ROWS, TOLERANCE, outputs
+
+import needle as ndl
+from needle.autograd import gradients
+
+torch = pytest.importorskip("torch")
+F = torch.nn.functional
+
+pytestmark = pytest.mark.parity
+
+#: Ops whose every form is one function of the same tensors.
+BY_NAME = {
+    "negate": torch.neg,
+    "gelu": F.gelu,
+    "silu": F.silu,
+    "subtract": torch.sub,
+    "multiply": torch.mul,
+    "power": None,  # by id: some rows have a constant base or exponent
+    "clone": torch.clone,
+}
+for name in "log log1p exp expm1 sqrt sin cos tanh sigmoid erf relu abs add divide maximum minimum matmul".split():
+    BY_NAME[name] = getattr(torch, name)
+
+
+def _same(row):
+    """Whether a row is its op of its inputs, and nothing else."""
+    return row.id.endswith(" ".join(str(x.shape) for x in row.inputs)) or row.id.split("/")[1].startswith("(")
+
+
+TWINS = {row.id: BY_NAME[row.name] for row in ROWS if BY_NAME.get(row.name) and _same(row)}
+TWINS |= {row.id: torch.pow for row in ROWS if row.name == "power" and _same(row)}
+
+
+def _dims(axes, x):
+    """Axes as PyTorch takes them: a tuple, all of them for None"""
+    return tuple(range(x.ndim)) if axes is None else axes if isinstance(axes, tuple) else (axes,)
+
+
+def _moment(function, correction, x, axes, keep):
+    if axes == ():
+        return x * 0
+    return function(x, _dims(axes, x), correction=correction, keepdim=keep)
+
+
+REDUCTIONS = {
+    "summation": lambda x, axes, keep: x.sum(_dims(axes, x), keepdim=keep) if axes != () else x * 1,
+    "mean": lambda x, axes, keep: x.mean(_dims(axes, x), keepdim=keep) if axes != () else x * 1,
+    "var": partial(_moment, torch.var, 0),
+    "std": partial(_moment, torch.std, 0),
+    "max": lambda x, axes, keep: torch.amax(x, _dims(axes, x), keepdim=keep) if axes != () else x * 1,
+    "min": lambda x, axes, keep: torch.amin(x, _dims(axes, x), keepdim=keep) if axes != () else x * 1,
+    "logsumexp": lambda x, axes, keep: torch.logsumexp(x, _dims(axes, x), keepdim=keep) if axes != () else x * 1,
+}
+TWINS |= {
+    f"{name}/{axes}{' keepdims' * keep}": partial(lambda fn, axes, keep, x: fn(x, axes, keep), fn, axes, keep)
+    for (name, fn), axes, keep in product(REDUCTIONS.items(), AXES, [False, True])
+    if f"{name}/{axes}{' keepdims' * keep}" in BY_ID
+}
+TWINS |= {
+    f"{name}/ddof {ddof} axes {axes}": partial(lambda fn, n, axes, x: _moment(fn, n, x, axes, False), fn, ddof, axes)
+    for (name, fn), ddof, axes in product({"var": torch.var, "std": torch.std}.items(), [1, 2], [None, 0, (0, 1)])
+}
+OPERATORS = {
+    "with tensors": lambda fn: fn,
+    "with a number": lambda fn: lambda a: fn(a, 1.7),
+    "with a number first": lambda fn: lambda a: fn(1.7, a),
+    "with an array": lambda fn: lambda a: fn(a, torch.tensor([1.5, 2, 0.25])),
+}
+TWINS |= {
+    f"Tensor/{op} {form}": wrapped(fn)
+    for (op, fn), (form, wrapped) in product(op_table.OPERATORS.items(), OPERATORS.items())
+}
+TWINS |= {
+    f"{name}/{shape} {axis}": partial(fn, dim=axis)
+    for name, fn in {"softmax": torch.softmax, "logsoftmax": torch.log_softmax}.items()
+    for shape, axis in [((2, 3), -1), ((2, 3), 0), ((4,), 0), ((2, 1), 1), ((0, 3), 1)]
+}
+TWINS |= {
+    f"cumsum/{s} {axis}": partial(torch.cumsum, dim=axis) for s, axis in [((2, 3), 0), ((2, 3), -1), ((2, 3, 4), 1)]
+}
+TWINS |= {
+    f"power_scalar/{c!r}": partial(lambda c, x: x**c, c) for c in [0, 1, 2, 3, -1, -2, 0.5, -0.5, 1.7, 2.0]
+}  # fmt: skip
+TWINS |= {
+    f"where/{c.shape} {a} {b}": partial(lambda c, a, b: torch.where(torch.tensor(c), a, b), c)
+    for c, a, b in [(MASK, (2, 3), (2, 3)), (MASK, (3,), (2, 1)), (MASK[0], (2, 3), ()), (MASK, (4, 1, 1), (2, 3))]
+}
+
+# ---- Shapes, products, indexing --------------------------------------------------------------------------
+
+TWINS |= {
+    "make_tuple/2": lambda a, b: (a, b),
+    "stack/default": lambda *a: torch.stack(a),
+    "reshape/(2, 3) (-1,)": lambda x: x.reshape(-1),
+    "broadcast_to/(1, 1) (3, 2, 4)": lambda x: x.broadcast_to(3, 2, 4),
+    "broadcast_to/(3,) (2, 3)": lambda x: x.broadcast_to(2, 3),
+    "transpose/(2, 3, 4) None": lambda x: x.mT,
+    "transpose/(2, 3, 4) (-3, 2)": lambda x: x.transpose(-3, 2),
+    "permute/(2, 3, 4) (2, 0, 1)": lambda x: x.permute(2, 0, 1),
+    "permute/(2, 3, 4) (0, -1, 1)": lambda x: x.permute(0, -1, 1),
+    "swapaxes/(2, 3, 4) 0 -1": lambda x: x.swapaxes(0, -1),
+    "squeeze/(1, 2, 1) (0, 2)": lambda x: x.squeeze((0, 2)),
+    "expand_dims/(2, 3) 1": lambda x: x.unsqueeze(1),
+    "flip/(2, 3, 4) (0, -1)": lambda x: x.flip(0, -1),
+    "pad/(2, 3) ((1, 2), (0, 1))": lambda x: F.pad(x, (0, 1, 1, 2)),
+    "pad/(2,) ((3, 0),) 1.5": lambda x: F.pad(x, (3, 0), value=1.5),
+    "split/(2, 3) 1": lambda x: x.unbind(1),
+    "stack/[(2, 3), (2, 3), (2, 3)] axis 1": lambda *a: torch.stack(a, 1),
+    "concatenate/[(2, 3), (2, 1), (2, 2)] axis 1": lambda *a: torch.cat(a, 1),
+    "clip/(3, 4) -0.5 0.7": lambda x: x.clip(-0.5, 0.7),
+    "clip/(3, 4) None 0.4": lambda x: x.clip(max=0.4),
+    "Tensor/a @ b with its transpose": lambda a: a @ a.T,
+    "sum_to/(2, 3) (3,)": lambda x: x.sum_to_size(3),
+    "sum_to/(4, 1, 3) (1, 1)": lambda x: x.sum_to_size(1, 1),
+}
+TWINS |= {
+    row.id: partial(torch.einsum, row.id.split("/")[1])
+    for row in ROWS
+    if row.name == "einsum" and "->" in row.id
+}  # fmt: skip
+
+
+def _torch_key(key):
+    if isinstance(key, tuple):
+        return tuple(_torch_key(item) for item in key)
+    return torch.tensor(key) if isinstance(key, np.ndarray) else key
+
+
+def _put(key, a, b):
+    out = a.clone()
+    out[_torch_key(key)] = b
+    return out
+
+
+def _gather_twin(index, axis, x):
+    return torch.gather(x, axis, torch.tensor(index))
+
+
+NO_NEGATIVE_STEPS = {"negative step"}  # PyTorch has none
+TWINS |= {
+    f"getitem/{form}": partial(lambda key, x: x[_torch_key(key)], key)
+    for form, (_, key) in KEYS.items()
+    if form not in NO_NEGATIVE_STEPS
+}
+TWINS |= {
+    f"setitem/{form}": partial(_put, key) for form, (_, key) in KEYS.items() if form not in NO_NEGATIVE_STEPS | REPEATED
+}
+TWINS |= {
+    f"gather/{shape} {np.array(index)} {axis}": partial(_gather_twin, index, axis)
+    for shape, index, axis in [
+        ((2, 3), [[0, 2, 2], [1, 1, 0]], -1),
+        ((2, 3), [[0], [2]], 1),
+        ((2, 3), [[1, 0]], 0),
+        ((4,), [3, 3, 0], 0),
+    ]
+}
+TWINS |= {
+    f"embedding/{form}": partial(
+        lambda ids, w: F.embedding(torch.tensor(np.asarray(ids, dtype=np.int64)), w), IDS[form]
+    )
+    for form in ("list", "ints", "floats", "one", "none")
+}
+
+# ---- Networks --------------------------------------------------------------------------
+
+
+def _given(row):
+    """The keyword arguments that a row's twin is called with."""
+    return dict(row.ref.keywords)
+
+
+def _channels_first(x):
+    return x.movedim(-1, 1)
+
+
+def _conv(row, x, w, bias=None):
+    given = _given(row)
+    (top, bottom), (left, right) = op_table._sides(given.pop("padding", 0))
+    given.pop("bias", None)
+    y = F.conv2d(
+        F.pad(_channels_first(x), (left, right, top, bottom)), w.permute(3, 2, 0, 1).contiguous(), bias, **given
+    )
+    return y.movedim(1, -1)
+
+
+def _conv1d(row, x, w, bias=None):
+    given = _given(row)
+    before, after = op_table._pair(given.pop("padding", 0))
+    return F.conv1d(F.pad(_channels_first(x), (before, after)), w.permute(2, 1, 0).contiguous(), bias, **given).movedim(
+        1, -1
+    )
+
+
+def _conv_transpose(row, x, w, bias=None):
+    return F.conv_transpose2d(_channels_first(x), w.permute(3, 2, 0, 1).contiguous(), bias, **_given(row)).movedim(
+        1, -1
+    )
+
+
+def _pool(function, row, x):
+    given = _given(row)
+    return function(_channels_first(x), given.pop("size"), **given).movedim(1, -1)
+
+
+def _layer_norm(row, x, weight=None, bias=None):
+    return F.layer_norm(x, x.shape[-1:], weight, bias, **_given(row))
+
+
+def _batch_norm(row, x, weight=None, bias=None):
+    given = _given(row)
+    axis = given.pop("axis", 1)
+    y = F.batch_norm(x.movedim(axis, 1), None, None, weight, bias, training=True, **given)
+    return y.movedim(1, axis)
+
+
+def _cross_entropy(row, x):
+    given = _given(row)
+    labels = torch.tensor(np.asarray(given.pop("labels"), dtype=np.int64))
+    x = x.movedim(-1, 1) if x.ndim > 2 else x
+    return F.cross_entropy(x, labels, **given)
+
+
+def _attention(row, q, k, v, mask=None):
+    given = _given(row)
+    mask = given.pop("mask", mask)
+    mask = torch.tensor(mask, dtype=None if mask.dtype == bool else q.dtype) if isinstance(mask, np.ndarray) else mask
+    return F.scaled_dot_product_attention(q, k, v, mask, is_causal=given.pop("causal", False), **given)
+
+
+NETWORK = {
+    "conv2d": _conv,
+    "conv1d": _conv1d,
+    "conv_transpose2d": _conv_transpose,
+    "max_pool2d": partial(_pool, F.max_pool2d),
+    "avg_pool2d": partial(_pool, F.avg_pool2d),
+    "layer_norm": _layer_norm,
+    "batch_norm": _batch_norm,
+    "cross_entropy": _cross_entropy,
+    "scaled_dot_product_attention": _attention,
+}
+#: Forms that PyTorch has not, or has otherwise.
+NOT_THERE = {
+    "batch_norm/in evaluation",
+    "scaled_dot_product_attention/causal, more keys",  # PyTorch aligns the mask at the start
+    "scaled_dot_product_attention/mask and causal",
+    "scaled_dot_product_attention/learned mask",
+    "max_pool2d/no images",
+    "avg_pool2d/no images",
+}
+TWINS |= {
+    row.id: partial(NETWORK[row.name], row)
+    for row in ROWS
+    if row.name in NETWORK and row.id not in NOT_THERE
+}  # fmt: skip
+
+# ---- The tests --------------------------------------------------------------------------
+
+
+def test_twins_are_rows():
+    assert set(TWINS) <= set(BY_ID), set(TWINS) - set(BY_ID)
+
+
+def test_most_differentiable_ops_have_a_twin():
+    without = {row.name for row in ROWS if row.order} - {BY_ID[name].name for name in TWINS}
+    assert without <= {
+        *(
+            "add_scalar",
+            "mul_scalar",
+            "divide_scalar",
+            "fused_add_scalars",
+            "tuple_get_item",
+        ),  # the operators' rows do these
+        *("dilate", "undilate", "take", "astype", "to_device", "Alias", "AddAt", "ScatterAdd", "FitTo"),
+        *("conv", "attention_probabilities", "Dropout", "dropout"),  # others of their kind have one
+    }
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("row_id", TWINS)
+def test_parity(row_id, dtype, device):
+    row = BY_ID[row_id]
+    ours = row.tensors(device, dtype)
+    results = outputs(row.fn(*ours))
+    theirs = [torch.tensor(x, dtype=getattr(torch, dtype), requires_grad=True) for x in row.arrays(dtype)]
+    expected = TWINS[row_id](*theirs)
+    expected = [expected] if isinstance(expected, torch.Tensor) else list(expected)
+    assert [tuple(y.shape) for y in results] == [tuple(y.shape) for y in expected]
+    rng = np.random.default_rng(0)
+    out_grads = [rng.standard_normal(y.shape) for y in results]
+    got = gradients(results, ours, [ndl.Tensor(g, dtype=dtype, device=device) for g in out_grads])
+    their_grads = [torch.tensor(g, dtype=y.dtype) for g, y in zip(out_grads, expected, strict=True)]
+    wanted = torch.autograd.grad(expected, theirs, their_grads)
+    for a, b in zip([*results, *got], [*expected, *wanted], strict=True):
+        assert a.dtype == str(b.dtype).removeprefix("torch.")
+        np.testing.assert_allclose(a.numpy(), b.detach().numpy(), **TOLERANCE[dtype])
