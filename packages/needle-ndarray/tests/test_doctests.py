@@ -6,7 +6,7 @@ import importlib
 import pytest
 
 MODULES = """
-    dtypes devices creation manipulation indexing linalg random elementwise reductions fused ndarray backend buffer interop
+    dtypes devices creation manipulation indexing linalg random elementwise reductions convolution fused ndarray backend buffer interop
 """.split()
 
 
