@@ -384,10 +384,44 @@ def test_backward_drops_what_only_the_graph_holds():
     y = x
     for _ in range(10):
         y = (y * 0.5).tanh()
-    assert held() >= 20 * size
+    assert held() >= 10 * size  # the results of tanh: its gradient looks at them
     y.sum().backward()
     assert x.grad.nbytes == size
     assert held() <= 3 * size  # y, which we hold, x.grad, and a little
+
+
+def test_forward_drops_what_no_gradient_looks_at():
+    """Of h @ w + b and relu, backward looks at h, w and the result of relu."""
+    x, w, b = tensor(64, 64), tensor(64, 64, device=ndl.cpu()), tensor(64, device=ndl.cpu())
+    h = x = tensor(64, 64, device=ndl.cpu())
+    held = Held()
+    size = x.nbytes
+    for _ in range(10):
+        h = (h @ w + b).relu()
+    ndl.Tensor(0.0) * 1  # let go of the last one
+    assert held() <= 12 * size
+    added = h.inputs[0]
+    assert added.op.needs == "" and added.inputs[0].cached_data is None and added.inputs[0].shape == (64, 64)
+    h.sum().backward()
+    expected, v = np.ones((64, 64)), [x.numpy()]
+    for _ in range(10):
+        v.append(np.maximum(v[-1] @ w.numpy() + b.numpy(), 0))
+    for value in reversed(v[1:]):
+        expected = (expected * (value > 0)) @ w.numpy().T
+    np.testing.assert_allclose(x.grad.numpy(), expected, rtol=1e-12, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", sorted(n for n in ops.__all__ if isinstance(getattr(ops, n), type)))
+def test_every_op_says_what_its_gradient_looks_at(name):
+    assert set(getattr(ops, name).needs.split()) <= {"inputs", "output"}
+
+
+def test_what_somebody_holds_is_not_dropped_in_forward():
+    x, b = tensor(64, 64), tensor(64)
+    h = x @ x
+    y = (h + b).relu()
+    z = (y + b).relu()
+    assert h.cached_data is not None and y.cached_data is not None and z.cached_data is not None
 
 
 def test_values_somebody_holds_stay():

@@ -425,7 +425,7 @@ def test_checkpoint_same_numbers_less_memory():
     for a, b in zip(grads, grads2, strict=True):
         np.testing.assert_array_equal(a, b)
     block = ROWS * WIDTH * 4
-    assert forward > 2 * LAYERS * block  # products and tanhs
+    assert forward > LAYERS * block  # the tanhs; the products no gradient looks at
     assert forward2 < 2 * LAYERS / SEGMENT * block
     assert peak2 < 0.6 * peak
 

@@ -21,6 +21,7 @@ import needle_ndarray as array_api
 import numpy as np
 from needle_ndarray import NDArray
 from needle_ndarray.buffer import WRITE_CLOCK
+from needle_ndarray.ndarray import NBYTES
 
 #: The process-wide default of lazy mode; `needle.lazy_mode()` overrides it within a thread.
 LAZY_MODE = False
@@ -59,6 +60,8 @@ cdef extern from *:
     unsigned int type_version "needle_type_version"(object value) noexcept     # changes when its class does; 0: unknown
 
 cdef long long* write_clock = <long long*> PyCapsule_GetPointer(WRITE_CLOCK, "needle_ndarray.write_clock")
+ctypedef Py_ssize_t (*nbytes_t)(PyObject*) noexcept
+cdef nbytes_t nbytes_of = <nbytes_t> PyCapsule_GetPointer(NBYTES, "needle_ndarray.nbytes")
 cdef Py_ssize_t live_values = 0
 cdef object ndarray_type = NDArray
 cdef object alike = array_api.alike
@@ -113,6 +116,10 @@ cdef class Op:
 
     cdef object compute_function        # of the class, as long as `seen` is its version
     cdef unsigned int seen
+
+    #: What `gradient` looks at besides shapes: "inputs", "output", both, or "" for neither. Values that no gradient looks at are
+    #: dropped as soon as only the graph holds them. A wrong word costs time, not correctness: they can be computed again.
+    needs = "inputs output"
 
     #: Whether inputs broadcast against each other, as in NumPy: gradients are then summed back to the inputs' shapes.
     broadcasts = False
@@ -189,6 +196,8 @@ cdef class Value:
     cdef list hooks                     # called with the gradient
     cdef bint retains_grad
     cdef bint wants_grad
+    cdef bint needed                    # some gradient looks at it
+    cdef bint watched                   # its address is in `candidates`
     cdef bint assigned                  # somebody has put data in: it cannot be had from the inputs
     cdef long long stamp                # the write clock when it was computed
     cdef long long assigned_at          # the write clock when data was put in
@@ -207,6 +216,8 @@ cdef class Value:
         global live_values
         live_values -= 1
         cdef Py_ssize_t i
+        if self.watched:
+            forget_candidate(<PyObject*> self)
         if self.inputs is not None:     # the garbage collector has cleared it otherwise
             for i in range(PyTuple_GET_SIZE(self.inputs)):
                 (<Value> entry(self.inputs, i)).uses -= 1
@@ -405,8 +416,64 @@ cdef int record(Op op, tuple inputs, Value out) except -1:
     out.op, out.inputs, out.wants_grad = op, inputs, recorded
     for i in range(n):
         (<Value> entry(inputs, i)).uses += 1
+    if watching or nbytes_of(<PyObject*> out.array) >= LARGE:
+        drop_unneeded(op, inputs, out)
     if here.made is not NULL:
         (<list> here.made).append(out)
+    return 0
+
+
+# ---- Dropping what no gradient looks at ------------------------------------------------------------------------
+
+cdef enum:
+    LARGE = 16384               # bytes from which it is worth the look
+    CANDIDATES = 8
+
+cdef PyObject* candidates[CANDIDATES]       # borrowed: a value takes itself out when it dies
+cdef int watching = 0                       # how many there are
+cdef int latest = 0
+
+
+cdef void forget_candidate(PyObject* value) noexcept:
+    global watching
+    cdef int i
+    for i in range(CANDIDATES):
+        if candidates[i] is value:
+            candidates[i] = NULL
+            watching -= 1
+
+
+cdef int drop_unneeded(Op op, tuple inputs, Value out) except -1:
+    """After an op was recorded: its inputs may be droppable now, once whoever called the op has let go of them.
+
+    A value waits among the candidates until only the graph holds it, or until others take its place.
+    """
+    global watching, latest
+    cdef int i
+    cdef Value x
+    for i in range(CANDIDATES):
+        if candidates[i] is not NULL and Py_REFCNT(candidates[i]) <= (<Value> candidates[i]).uses:
+            x = <Value> candidates[i]
+            x.watched = False
+            forget_candidate(<PyObject*> x)
+            if not x.needed:
+                release(x, 1)
+    if nbytes_of(<PyObject*> out.array) < LARGE:
+        return 0
+    needs = type(op).needs
+    out.needed = "output" in needs
+    looks = "inputs" in needs
+    for x in inputs:
+        if looks:
+            x.needed = True
+        elif x.op is not None and not x.needed and not x.watched and x.array is not None:
+            latest = (latest + 1) % CANDIDATES
+            if candidates[latest] is not NULL:
+                (<Value> candidates[latest]).watched = False
+                watching -= 1
+            candidates[latest] = <PyObject*> x
+            x.watched = True
+            watching += 1
     return 0
 
 

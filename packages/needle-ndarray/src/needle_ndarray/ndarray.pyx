@@ -4,6 +4,7 @@ cimport cython
 from cpython.buffer cimport (
     PyBUF_ANY_CONTIGUOUS, PyBUF_C_CONTIGUOUS, PyBUF_F_CONTIGUOUS, PyBUF_FORMAT, PyBUF_ND, PyBUF_STRIDES, PyBUF_WRITABLE
 )
+from cpython.pycapsule cimport PyCapsule_New
 from cpython.object cimport PyObject, Py_EQ, Py_GT, Py_LE, Py_LT, Py_NE
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy

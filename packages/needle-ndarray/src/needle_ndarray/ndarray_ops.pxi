@@ -241,6 +241,14 @@ def alike(NDArray a not None, NDArray b not None):
     return a._dtype == b._dtype and same_shape(a, b)
 
 
+cdef Py_ssize_t nbytes_of(PyObject* a) noexcept:
+    return (<NDArray> a)._size * ITEMSIZE[(<NDArray> a)._dtype] if isinstance(<object> a, NDArray) else -1
+
+
+#: The bytes of an array for compiled code of other packages: a capsule around a Py_ssize_t (*)(PyObject*); -1: not an NDArray.
+NBYTES = PyCapsule_New(<void*> nbytes_of, "needle_ndarray.nbytes", NULL)
+
+
 def constant_like(NDArray a not None, value):
     """One value in the shape of `a`, its dtype and on its device: a view of a single element, with strides 0.
 

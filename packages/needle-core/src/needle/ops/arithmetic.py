@@ -8,6 +8,7 @@ from needle.ops.functions import log
 class EWiseAdd(TensorOp):
     """y = a + b;  da = dy, db = dy"""
 
+    needs = ""
     broadcasts = True
 
     def compute(self, a, b):
@@ -20,6 +21,7 @@ class EWiseAdd(TensorOp):
 class AddScalar(ScalarOp):
     """y = x + c;  dx = dy"""
 
+    needs = ""
     __slots__ = ()
 
     def compute(self, x):
@@ -32,6 +34,7 @@ class AddScalar(ScalarOp):
 class EWiseMul(TensorOp):
     """y = a b;  da = dy b, db = dy a"""
 
+    needs = "inputs"
     broadcasts = True
 
     def compute(self, a, b):
@@ -45,6 +48,7 @@ class EWiseMul(TensorOp):
 class MulScalar(ScalarOp):
     """y = c x;  dx = c dy"""
 
+    needs = ""
     __slots__ = ()
 
     def compute(self, x):
@@ -70,6 +74,7 @@ class EWiseDiv(TensorOp):
 class DivScalar(ScalarOp):
     """y = x / c;  dx = dy / c"""
 
+    needs = ""
     __slots__ = ()
 
     def compute(self, x):
@@ -101,6 +106,7 @@ class EWisePow(TensorOp):
 class PowerScalar(ScalarOp):
     """y = x^c;  dx = dy c x^(c-1)"""
 
+    needs = "inputs"
     __slots__ = ()
 
     def compute(self, x):
@@ -114,6 +120,8 @@ class PowerScalar(ScalarOp):
 
 class Negate(TensorOp):
     """y = -x;  dx = -dy"""
+
+    needs = ""
 
     def compute(self, x):
         return -x

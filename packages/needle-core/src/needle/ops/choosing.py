@@ -10,6 +10,8 @@ from needle.ops.helpers import array_of, number
 class Abs(TensorOp):
     """y = |x|;  dx = dy sign x (0 at 0)"""
 
+    needs = "inputs"
+
     def compute(self, x):
         return x.abs()
 
@@ -33,6 +35,7 @@ class Clip(TensorOp):
 class Where(TensorOp):
     """y = a where c else b;  da = dy where c else 0, db = 0 where c else dy"""
 
+    needs = ""
     broadcasts = True
 
     def compute(self, condition, a, b):

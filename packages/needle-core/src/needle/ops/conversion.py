@@ -6,6 +6,8 @@ from needle.autograd import Tensor, TensorOp, array_api
 class Astype(TensorOp):
     """y = x in another float dtype;  dx = dy in x's"""
 
+    needs = ""
+
     def __init__(self, dtype):
         self.dtype = array_api.dtype(dtype)
 
@@ -18,6 +20,8 @@ class Astype(TensorOp):
 
 class ToDevice(TensorOp):
     """y = x on another device;  dx = dy on x's"""
+
+    needs = ""
 
     def __init__(self, device):
         self.device = device
@@ -32,6 +36,8 @@ class ToDevice(TensorOp):
 class Clone(TensorOp):
     """y = a copy of x;  dx = dy"""
 
+    needs = ""
+
     def compute(self, x):
         return x.copy()
 
@@ -41,6 +47,8 @@ class Clone(TensorOp):
 
 class Alias(TensorOp):
     """y = x, the same data as another node;  dx = dy"""
+
+    needs = ""
 
     def compute(self, x):
         return x

@@ -13,6 +13,8 @@ from needle_ndarray.convolution import both_sides, pair
 class Geometry(TensorOp):
     """What the three ops of a convolution share: stride, padding ((top, bottom), (left, right)), dilation, groups."""
 
+    needs = "inputs"
+
     def __init__(self, stride=1, padding=0, dilation=1, groups=1):
         self.geometry = (
             pair("conv2d", "stride", stride),
@@ -93,6 +95,8 @@ class MaxPool2d(FusedOp):
 class AvgPool2d(TensorOp):
     """y = the average of every window, padding counted;  dx = dy / (kh kw) at each of its places"""
 
+    needs = ""
+
     def __init__(self, size, stride=None, padding=0):
         self.geometry = _windowing("pool2d", size, stride, padding)
 
@@ -105,6 +109,8 @@ class AvgPool2d(TensorOp):
 
 class AvgPool2dGrad(TensorOp):
     """z = g / (kh kw) at every place of its window;  dg = the average of every window of dz"""
+
+    needs = ""
 
     def __init__(self, shape, geometry):
         self.shape, self.geometry = shape, geometry

@@ -9,6 +9,8 @@ from needle.ops.choosing import where
 class Log(TensorOp):
     """y = log x;  dx = dy / x"""
 
+    needs = "inputs"
+
     def compute(self, x):
         return x.log()
 
@@ -18,6 +20,8 @@ class Log(TensorOp):
 
 class Log1p(TensorOp):
     """y = log(1 + x);  dx = dy / (1 + x)"""
+
+    needs = "inputs"
 
     def compute(self, x):
         return x.log1p()
@@ -29,6 +33,8 @@ class Log1p(TensorOp):
 class Exp(TensorOp):
     """y = e^x;  dx = dy y"""
 
+    needs = "output"
+
     def compute(self, x):
         return x.exp()
 
@@ -38,6 +44,8 @@ class Exp(TensorOp):
 
 class Expm1(TensorOp):
     """y = e^x - 1;  dx = dy (y + 1)"""
+
+    needs = "output"
 
     def compute(self, x):
         return x.expm1()
@@ -49,6 +57,8 @@ class Expm1(TensorOp):
 class Sqrt(TensorOp):
     """y = sqrt x;  dx = dy / (2 y)"""
 
+    needs = "output"
+
     def compute(self, x):
         return x.sqrt()
 
@@ -58,6 +68,8 @@ class Sqrt(TensorOp):
 
 class Sin(TensorOp):
     """y = sin x;  dx = dy cos x"""
+
+    needs = "inputs"
 
     def compute(self, x):
         return x.sin()
@@ -69,6 +81,8 @@ class Sin(TensorOp):
 class Cos(TensorOp):
     """y = cos x;  dx = -dy sin x"""
 
+    needs = "inputs"
+
     def compute(self, x):
         return x.cos()
 
@@ -78,6 +92,8 @@ class Cos(TensorOp):
 
 class Tanh(TensorOp):
     """y = tanh x;  dx = dy (1 - y^2)"""
+
+    needs = "output"
 
     def compute(self, x):
         return x.tanh()
@@ -89,6 +105,8 @@ class Tanh(TensorOp):
 class Sigmoid(TensorOp):
     """y = 1 / (1 + e^-x);  dx = dy y (1 - y)"""
 
+    needs = "output"
+
     def compute(self, x):
         return x.sigmoid()
 
@@ -98,6 +116,8 @@ class Sigmoid(TensorOp):
 
 class Erf(TensorOp):
     """y = erf x;  dx = dy 2/sqrt(pi) e^(-x^2)"""
+
+    needs = "inputs"
 
     def compute(self, x):
         return x.erf()
@@ -113,6 +133,8 @@ class Erf(TensorOp):
 class ReLU(TensorOp):
     """y = max(x, 0);  dx = dy where x > 0, else 0"""
 
+    needs = "output"
+
     def compute(self, x):
         return x.relu()
 
@@ -122,6 +144,8 @@ class ReLU(TensorOp):
 
 class GELU(TensorOp):
     """y = x P(x), P(x) = (1 + erf(x / sqrt 2)) / 2;  dx = dy (P(x) + x e^(-x^2/2) / sqrt(2 pi))"""
+
+    needs = "inputs"
 
     def compute(self, x):
         return x * ((x * math.sqrt(0.5)).erf() + 1) * 0.5
@@ -134,6 +158,8 @@ class GELU(TensorOp):
 
 class SiLU(TensorOp):
     """y = x s, s = sigmoid x;  dx = dy s (1 + x (1 - s))"""
+
+    needs = "inputs"
 
     def compute(self, x):
         return x * x.sigmoid()

@@ -13,6 +13,7 @@ class FusedOp(TensorOp):
     compute_gradient(out_grad, *inputs)  NDArrays: the gradients of the first `differentiable` inputs
     """
 
+    needs = "inputs"
     differentiable = 1
 
     def composed(self, *inputs):
@@ -28,6 +29,8 @@ class FusedOp(TensorOp):
 
 class FusedGradient(TensorTupleOp):
     """The gradients of a fused op's inputs; their own gradients are those of the twin's."""
+
+    needs = "inputs"
 
     def __init__(self, op):
         self.op = op

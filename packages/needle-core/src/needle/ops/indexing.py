@@ -11,6 +11,8 @@ from needle_ndarray.indexing import add_at, has_arrays
 class GetItem(TensorOp):
     """y = x[key];  dx = dy at those places, 0 elsewhere"""
 
+    needs = ""
+
     def __init__(self, key):
         self.key = key_of(key)
 
@@ -24,6 +26,8 @@ class GetItem(TensorOp):
 class AddAt(TensorOp):
     """y = zeros with y[key] += x, repeated places adding up;  dx = dy[key]"""
 
+    needs = ""
+
     def __init__(self, key, shape):
         self.key, self.shape = key_of(key), shape
 
@@ -36,6 +40,8 @@ class AddAt(TensorOp):
 
 class SetItem(TensorOp):
     """y = a with y[key] = b;  da = dy, 0 at those places, db = dy[key]"""
+
+    needs = ""
 
     def __init__(self, key):
         self.key = key_of(key)
@@ -63,6 +69,8 @@ class SetItem(TensorOp):
 class Take(TensorOp):
     """y = x at integer positions along an axis;  dx = dy added up at these"""
 
+    needs = ""
+
     def __init__(self, axis=0):
         self.axis = axis
 
@@ -76,6 +84,8 @@ class Take(TensorOp):
 
 class ScatterAdd(TensorOp):
     """y = zeros with x added at integer positions along an axis;  dx = dy at these"""
+
+    needs = ""
 
     def __init__(self, axis, shape):
         self.axis, self.shape = axis, shape

@@ -11,6 +11,8 @@ from needle_ndarray.linalg import _parse
 class MatMul(TensorOp):
     """y = a @ b;  da = dy @ b^T, db = a^T @ dy, summed over leading axes that were broadcast"""
 
+    needs = "inputs"
+
     def compute(self, a, b):
         return a @ b
 
@@ -28,6 +30,7 @@ class MatMul(TensorOp):
 class Einsum(TensorOp):
     """y = sums of products by index letters;  da = einsum of dy and the other operands, to a's letters"""
 
+    needs = "inputs"
     broadcasts = True
 
     def __init__(self, inputs, output):

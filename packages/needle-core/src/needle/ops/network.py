@@ -108,6 +108,8 @@ def attention_probabilities(q, k, mask=None, causal=False, scale=None):
 class Dropout(TensorOp):
     """y = x / (1 - p) where the mask holds, else 0;  dx = dy / (1 - p) there"""
 
+    needs = ""
+
     def __init__(self, p):
         self.p = p
 

@@ -31,6 +31,7 @@ def _spread(y, x, axes):
 class Summation(TensorOp):
     """y = sum of x over axes;  dx = dy at every element that was summed"""
 
+    needs = ""
     __slots__ = ("axes", "keepdims")
 
     def __init__(self, axes=None, keepdims=False):
@@ -46,6 +47,7 @@ class Summation(TensorOp):
 class BroadcastTo(TensorOp):
     """y = x repeated along axes of size 1 and new leading ones;  dx = dy summed over them"""
 
+    needs = ""
     __slots__ = ("shape",)
 
     def __init__(self, shape):
@@ -60,6 +62,8 @@ class BroadcastTo(TensorOp):
 
 class FitTo(TensorOp):
     """y = g summed to the shape of x, in its dtype;  dg = dy repeated. What the engine records for gradients in lazy mode."""
+
+    needs = ""
 
     def __init__(self, op):
         self.op = op  # whose gradient g is
@@ -110,6 +114,8 @@ class Min(Extreme):
 class CumSum(TensorOp):
     """y_i = x_0 + ... + x_i;  dx_i = dy_i + ... + dy_n"""
 
+    needs = ""
+
     def __init__(self, axis):
         self.axis = axis
 
@@ -138,6 +144,8 @@ class LogSumExp(TensorOp):
 class Softmax(TensorOp):
     """y = e^x / sum e^x;  dx = y (dy - sum y dy)"""
 
+    needs = "output"
+
     def __init__(self, axes=-1):
         self.axes = axes
 
@@ -150,6 +158,8 @@ class Softmax(TensorOp):
 
 class LogSoftmax(TensorOp):
     """y = x - log sum e^x;  dx = dy - e^y sum dy"""
+
+    needs = "output"
 
     def __init__(self, axes=-1):
         self.axes = axes

@@ -7,6 +7,7 @@ from needle_ndarray.ndarray import normal_axes
 class Reshape(TensorOp):
     """y = x in another shape;  dx = dy in x's"""
 
+    needs = ""
     __slots__ = ("shape",)
 
     def __init__(self, shape):
@@ -22,6 +23,7 @@ class Reshape(TensorOp):
 class Transpose(TensorOp):
     """y = x with two axes swapped, the last two by default;  dx = dy with them swapped back"""
 
+    needs = ""
     __slots__ = ("axes",)
 
     def __init__(self, axes=None):
@@ -39,6 +41,8 @@ class Transpose(TensorOp):
 class Permute(TensorOp):
     """y = x with its axes in another order;  dx = dy with them in the old one"""
 
+    needs = ""
+
     def __init__(self, axes):
         self.axes = tuple(axes)
 
@@ -53,6 +57,8 @@ class Permute(TensorOp):
 class Flip(TensorOp):
     """y = x reversed along axes;  dx = dy reversed"""
 
+    needs = ""
+
     def __init__(self, axes=None):
         self.axes = axes
 
@@ -65,6 +71,8 @@ class Flip(TensorOp):
 
 class Dilate(TensorOp):
     """y = x with d zeros after every element along axes: n -> n (1 + d);  dx = dy at x's places"""
+
+    needs = ""
 
     def __init__(self, axes, dilation):
         self.axes = (axes,) if isinstance(axes, int) else tuple(axes)
@@ -103,6 +111,8 @@ class UnDilate(Dilate):
 class Pad(TensorOp):
     """y = x with (before, after) places of a value around every axis;  dx = dy without them"""
 
+    needs = ""
+
     def __init__(self, widths, value=0):
         self.widths, self.value = tuple([tuple(pair) for pair in widths]), value
 
@@ -119,6 +129,8 @@ class Pad(TensorOp):
 
 class Stack(TensorOp):
     """y = tensors of one shape along a new axis;  the gradient of each is its slice of dy"""
+
+    needs = ""
 
     def __init__(self, axis=0):
         self.axis = axis
@@ -138,6 +150,8 @@ class Stack(TensorOp):
 class Split(TensorTupleOp):
     """t = the slices of x along an axis, without it;  dx = dt stacked"""
 
+    needs = ""
+
     def __init__(self, axis):
         self.axis = axis
 
@@ -150,6 +164,8 @@ class Split(TensorTupleOp):
 
 class Concatenate(TensorOp):
     """y = tensors one after the other along an axis;  the gradient of each is its part of dy"""
+
+    needs = ""
 
     def __init__(self, axis=0):
         self.axis = axis

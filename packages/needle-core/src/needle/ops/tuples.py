@@ -6,6 +6,8 @@ from needle.autograd import Slot, TensorOp, TensorTuple, TensorTupleOp
 class MakeTensorTuple(TensorTupleOp):
     """t = (a, b, ...);  da = dt[0], db = dt[1], ..."""
 
+    needs = ""
+
     def compute(self, *args):
         return args
 
@@ -15,6 +17,8 @@ class MakeTensorTuple(TensorTupleOp):
 
 class TupleGetItem(TensorOp):
     """y = t[i];  dt = dy in entry i, nothing in the others"""
+
+    needs = ""
 
     def __init__(self, index):
         self.index = index
@@ -35,6 +39,8 @@ class TupleGetItem(TensorOp):
 
 class FusedAddScalars(TensorTupleOp):
     """t = (x + c0, x + c1);  dx = dt[0] + dt[1]"""
+
+    needs = ""
 
     def __init__(self, c0, c1):
         self.c0, self.c1 = c0, c1
