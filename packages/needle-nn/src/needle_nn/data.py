@@ -1,3 +1,0 @@
-"""Datasets and loaders."""
-
-__all__: list[str] = []

@@ -1,3 +1,0 @@
-"""Layers and losses."""
-
-__all__: list[str] = []
