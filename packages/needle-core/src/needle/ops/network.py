@@ -4,6 +4,7 @@ import math
 
 from needle.autograd import Tensor, TensorOp, array_api, as_constant
 from needle.ops.choosing import where
+from needle.ops.conversion import astype
 from needle.ops.fused import FusedOp
 from needle.ops.helpers import index_of
 from needle.ops.indexing import gather
@@ -123,22 +124,28 @@ class Dropout(TensorOp):
 # ---- The functions --------------------------------------------------------------------------
 
 
+def _common(*tensors):
+    """Tensors in the dtype that NumPy would compute in."""
+    dtype = array_api.result_type(*[x.dtype for x in tensors])
+    return [astype(x, dtype) for x in tensors]
+
+
 def _filled(x, n, weight, bias):
-    """Weight and bias of shape (n,), ones and zeros where they are None."""
+    """x, weight and bias in one dtype; ones and zeros of shape (n,) where weight or bias is None."""
     made = []
     for name, given, value in (("weight", weight, 1), ("bias", bias, 0)):
         part = None if given is None else as_constant(given, x, name)
         if part is not None and part.shape != (n,):
             raise ValueError(f"{name} has shape {part.shape}, expected ({n},) for an input of shape {x.shape}")
         made.append(Tensor.make_const(array_api.full((n,), value, x.dtype, x.device)) if part is None else part)
-    return made
+    return _common(x, *made)
 
 
 def layer_norm(x, weight=None, bias=None, eps=1e-5):
     """Normalise along the last axis: y = (x - mean) / sqrt(var + eps) weight + bias."""
     if x.ndim == 0:
         raise ValueError("layer_norm: expected one axis or more, got a 0-d tensor")
-    return LayerNorm(eps)(x, *_filled(x, x.shape[-1], weight, bias))
+    return LayerNorm(eps)(*_filled(x, x.shape[-1], weight, bias))
 
 
 def batch_norm(
@@ -156,7 +163,7 @@ def batch_norm(
         raise ValueError(f"batch_norm: axis {axis} of shape {x.shape}")
     axis %= x.ndim
     n = x.shape[axis]
-    weight, bias = _filled(x, n, weight, bias)
+    x, weight, bias = _filled(x, n, weight, bias)
     if not training:
         if running_mean is None or running_var is None:
             raise ValueError("batch_norm: without training, running_mean and running_var are needed")
@@ -223,12 +230,14 @@ def scaled_dot_product_attention(q, k, v, mask=None, causal=False, scale=None):
     causal : query i looks at keys up to i + (Tk - Tq) only
     scale : 1 / sqrt(D) by default
     """
-    k, v = as_constant(k, q, "attention"), as_constant(v, q, "attention")
+    q, k, v = _common(q, as_constant(k, q, "attention"), as_constant(v, q, "attention"))
     if min(q.ndim, k.ndim, v.ndim) < 2 or q.shape[-1] != k.shape[-1] or k.shape[-2] != v.shape[-2]:
         raise ValueError(
             f"attention: q {q.shape}, k {k.shape}, v {v.shape}: expected (..., Tq, D), (..., Tk, D) and (..., Tk, Dv)"
         )
     mask = None if mask is None else as_constant(mask, q, "attention")
+    if mask is not None and mask.dtype.is_float:
+        mask = astype(mask, q.dtype)
     if mask is not None and mask.requires_grad:
         return matmul(attention_probabilities(q, k, mask, causal, scale), v)
     lead = broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])

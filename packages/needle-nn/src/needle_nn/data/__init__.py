@@ -1,0 +1,28 @@
+"""Datasets, transforms, samplers and loaders; users reach them as needle.data."""
+
+from needle_nn.data.characters import CharCorpus, stdlib_docstrings
+from needle_nn.data.cifar10 import CIFAR10Dataset
+from needle_nn.data.dataset import Dataset, NDArrayDataset
+from needle_nn.data.digits import DigitsDataset
+from needle_nn.data.fetch import collate
+from needle_nn.data.loader import DataLoader
+from needle_nn.data.mnist import MNISTDataset, parse_mnist
+from needle_nn.data.samplers import BatchSampler, RandomSampler, SequentialSampler, WeightedSampler
+from needle_nn.data.sources import random_source
+from needle_nn.data.text import Corpus, Dictionary, batchify, get_batch
+from needle_nn.data.transforms import (
+    Compose,
+    Normalize,
+    RandomCrop,
+    RandomFlipHorizontal,
+    RandomRotation,
+    RandomScale,
+    Transform,
+)  # fmt: skip
+
+__all__ = [
+    "Dataset", "NDArrayDataset", "MNISTDataset", "CIFAR10Dataset", "DigitsDataset", "parse_mnist",
+    "DataLoader", "collate", "SequentialSampler", "RandomSampler", "WeightedSampler", "BatchSampler",
+    "Transform", "Compose", "RandomFlipHorizontal", "RandomCrop", "RandomRotation", "RandomScale", "Normalize", "random_source",
+    "Dictionary", "Corpus", "batchify", "get_batch", "CharCorpus", "stdlib_docstrings",
+]  # fmt: skip

@@ -1,0 +1,248 @@
+"""DataLoader: a dataset in batches, in order or shuffled, loaded here or by worker threads."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from needle_nn.data.fetch import fetch_items, fetch_whole, to_tensors
+from needle_nn.data.samplers import RandomSampler, SequentialSampler
+from needle_nn.data.sources import check_seed, drawing_from, generator, peek
+
+_KEYS = ("epoch", "batch", "batches", "base", "order", "sizes")
+
+
+@dataclass
+class _Position:
+    """Where a pass over the data stands."""
+
+    epoch: int = 0
+    batch: int = 0  # how many batches have been handed out
+    base: int | None = None  # what the generators of the batches are made of; None: NumPy's global generator
+    ordering: list[np.ndarray] | None = None
+    going_on_of: int | None = None  # set by load_state_dict until the next iter: how many batches the epoch has
+
+
+class DataLoader:
+    """Iterate over a dataset in batches, each a tuple of Tensors that need no gradient.
+
+    Parameters
+    ----------
+    dataset : indexed with an array of indices, or, where it only takes ints, one by one and stacked
+    batch_size : items in a batch; the last one may be shorter
+    shuffle : draw a new order at each `iter`, by `np.random.permutation` or from `seed`
+    drop_last : leave a shorter last batch out
+    sampler : an iterable of indices with a length, instead of `shuffle`
+    batch_sampler : an iterable of lists of indices with a length, instead of batch_size, shuffle, drop_last and sampler
+    collate_fn : makes a batch of the list of single items; its arrays become Tensors, anything else stays as it is
+    num_workers : threads that load batches ahead; 0 loads each when it is asked for
+    prefetch : batches kept ready by each worker
+    seed : makes order and random transforms a function of seed and epoch, for any number of workers
+    device, dtype : of the Tensors; dtype concerns floats only
+
+    Without a seed and without workers, order and transforms draw from `np.random` call by call, as in the course. With workers, the
+    order still comes from `np.random`; the transforms of each batch draw from a generator of its own, which follows from the state
+    of `np.random` at `iter`. Transforms that are to be reproducible with workers draw from `random_source()`.
+
+    >>> import numpy as np
+    >>> loader = DataLoader(NDArrayDataset(np.arange(5), np.arange(5.0)), batch_size=2)
+    >>> [x.numpy().tolist() for x, y in loader]
+    [[0, 1], [2, 3], [4]]
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int = 1,
+        shuffle: bool = False,
+        *,
+        drop_last: bool = False,
+        sampler: Iterable[int] | None = None,
+        batch_sampler: Iterable[Any] | None = None,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        num_workers: int = 0,
+        prefetch: int = 2,
+        seed: int | None = None,
+        device: Any = None,
+        dtype: Any = None,
+    ):
+        for name, value, least in (
+            ("batch_size", batch_size, 1),
+            ("num_workers", num_workers, 0),
+            ("prefetch", prefetch, 1),
+        ):
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+                raise ValueError(f"DataLoader: {name} must be an int of at least {least}, got {value!r}")
+        if batch_sampler is not None and (batch_size != 1 or shuffle or drop_last or sampler is not None):
+            raise ValueError("DataLoader: batch_sampler excludes batch_size, shuffle, drop_last and sampler")
+        if sampler is not None and shuffle:
+            raise ValueError("DataLoader: sampler and shuffle exclude each other")
+        self.dataset, self.batch_size, self.shuffle, self.drop_last = dataset, int(batch_size), shuffle, drop_last
+        self.collate_fn, self.num_workers, self.prefetch = collate_fn, int(num_workers), int(prefetch)
+        self.seed, self.device, self.dtype = check_seed(seed, "DataLoader"), device, dtype
+        self.batch_sampler = batch_sampler
+        self.sampler = sampler
+        if sampler is None:
+            self.sampler = RandomSampler(dataset, self.seed) if shuffle else SequentialSampler(dataset)
+        given = sampler is not None or batch_sampler is not None
+        self.ordering: list[np.ndarray] | None = None if shuffle or given else self._order(0)
+        self._position = _Position()
+        self._by_item = True if collate_fn is not None else None  # None: not known before the first batch
+
+    def __len__(self) -> int:
+        """The number of batches in an epoch."""
+        if self.batch_sampler is not None:
+            return len(self.batch_sampler)  # type: ignore[arg-type]
+        n = len(self.sampler)  # type: ignore[arg-type]
+        return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
+
+    def __iter__(self) -> Iterator[Any]:
+        at = self._position
+        if at.going_on_of is None:
+            at = _Position(at.epoch + (at.batch > 0), base=self.seed)
+            if self.seed is None and self.num_workers:
+                at.base = peek()
+        if at.ordering is None:
+            at.ordering = self._order(at.epoch)
+        if at.going_on_of not in (None, len(at.ordering)):
+            there = f"the state is of an epoch of {at.going_on_of} batches, this loader's has {len(at.ordering)}"
+            raise ValueError(f"DataLoader: {there}: dataset and batch_size must be the same")
+        at.going_on_of = None
+        self._position, self.ordering = at, at.ordering
+        return self._threaded(at) if self.num_workers else self._inline(at)
+
+    # ---- Position -----------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the latest pass stands: `epoch`, `batch` (batches handed out), `batches` (of the epoch), `base`, `order`, `sizes`.
+
+        Numbers and None, but for `order`, the epoch's indices as an int64 array where they cannot be computed again, and `sizes`,
+        the lengths of its batches if they come from a batch_sampler. Without a seed, numbers yet to be drawn depend on `np.random`,
+        whose state is to be kept beside this one.
+        """
+        at, order, sizes = self._position, None, None
+        batches = at.going_on_of if at.ordering is None else len(at.ordering)
+        again = getattr(self.sampler if self.batch_sampler is None else self.batch_sampler, "repeatable", False)
+        if at.ordering is not None and not again:
+            order = np.concatenate(at.ordering) if at.ordering else np.empty(0, np.int64)
+            sizes = np.array([len(part) for part in at.ordering]) if self.batch_sampler is not None else None
+        return {
+            "epoch": at.epoch,
+            "batch": at.batch,
+            "batches": batches,
+            "base": at.base,
+            "order": order,
+            "sizes": sizes,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Let the next `iter` go on with the batches that were left when `state_dict` was asked.
+
+        >>> import numpy as np
+        >>> data = NDArrayDataset(np.arange(6))
+        >>> loader, again = (DataLoader(data, 2, shuffle=True, seed=0) for _ in range(2))
+        >>> batches = iter(loader)
+        >>> _ = next(batches)
+        >>> again.load_state_dict(loader.state_dict())
+        >>> [x.numpy().tolist() for x, in again] == [x.numpy().tolist() for x, in batches]
+        True
+        """
+        if set(state) != set(_KEYS):
+            raise ValueError(f"DataLoader: state has {sorted(state)}, expected {', '.join(_KEYS)}")
+        epoch, batch = int(state["epoch"]), int(state["batch"])
+        base = None if state["base"] is None else int(state["base"])
+        if min(epoch, batch, base or 0) < 0 or batch > (state["batches"] or 0):
+            raise ValueError(f"DataLoader: state has epoch={epoch}, batch={batch} of {state['batches']}, base={base}")
+        if None not in (base, self.seed) and base != self.seed:
+            raise ValueError(f"DataLoader: the state was made with seed {base}, this loader has seed {self.seed}")
+        ordering = None
+        if state["order"] is not None:
+            order, sizes = self._indices(state["order"]), state["sizes"]
+            ordering = self._split(order) if sizes is None else np.array_split(order, np.cumsum(sizes)[:-1])
+        self._position = _Position(epoch, batch, base, ordering, going_on_of=state["batches"])
+
+    # ---- One pass -----------------------------------------------------------------------------------------
+
+    def _order(self, epoch: int) -> list[np.ndarray]:
+        """The indices of each batch of this epoch."""
+        chosen: Any = self.sampler if self.batch_sampler is None else self.batch_sampler
+        if hasattr(chosen, "set_epoch"):
+            chosen.set_epoch(epoch)
+        if self.batch_sampler is not None:
+            return [self._indices(list(part)) for part in chosen]
+        return self._split(self._indices(list(chosen)))
+
+    def _split(self, order: np.ndarray) -> list[np.ndarray]:
+        """An order in batches, as the course cuts it."""
+        parts = np.array_split(order, range(self.batch_size, len(order), self.batch_size)) if len(order) else []
+        return parts[:-1] if parts and self.drop_last and len(parts[-1]) < self.batch_size else parts
+
+    def _indices(self, order: Any) -> np.ndarray:
+        indices, n = np.asarray(order), len(self.dataset)
+        if not indices.size:
+            return np.empty(0, np.int64)
+        if indices.ndim != 1 or indices.dtype.kind not in "iu":
+            raise ValueError(f"DataLoader: indices must be ints, got {indices.dtype} of shape {indices.shape}")
+        if indices.min() < 0 or indices.max() >= n:
+            raise ValueError(
+                f"DataLoader: indices from {indices.min()} to {indices.max()}, but the dataset has {n} items"
+            )
+        return indices.astype(np.int64)
+
+    def _load(self, at: _Position, number: int, by_item: bool) -> Any:
+        """Batch `number` as arrays; runs in a worker if there are any."""
+        indices = at.ordering[number]  # type: ignore[index]
+        source = np.random if at.base is None else generator(at.base, at.epoch, number + 1)
+        try:
+            with drawing_from(source):
+                if by_item:
+                    return fetch_items(self.dataset, indices, self.collate_fn)
+                return fetch_whole(self.dataset, indices)
+        except Exception as error:
+            error.add_note(f"raised while loading batch {number} of epoch {at.epoch}, indices {indices[:8].tolist()}")
+            raise
+
+    def _first(self, at: _Position, number: int) -> Any:
+        """Load a batch and learn whether the dataset takes arrays of indices."""
+        before = np.random.get_state()  # noqa: NPY002  the course's generator
+        try:
+            batch, self._by_item = self._load(at, number, False), False
+        except (TypeError, ValueError):
+            np.random.set_state(before)  # noqa: NPY002
+            batch, self._by_item = self._load(at, number, True), True
+        return batch
+
+    def _hand_out(self, at: _Position, batch: Any) -> Any:
+        """Count the batch and make Tensors, in the thread and under the modes of the one who asked."""
+        at.batch += 1
+        return to_tensors(batch, self.device, self.dtype)
+
+    def _inline(self, at: _Position) -> Iterator[Any]:
+        for number in range(at.batch, len(at.ordering)):  # type: ignore[arg-type]
+            by_item = self._by_item
+            yield self._hand_out(at, self._first(at, number) if by_item is None else self._load(at, number, by_item))
+        self._end(at)
+
+    def _threaded(self, at: _Position) -> Iterator[Any]:
+        numbers = iter(range(at.batch, len(at.ordering)))  # type: ignore[arg-type]
+        ahead: deque[Future[Any]] = deque()
+        if self._by_item is None and (number := next(numbers, None)) is not None:
+            ahead.append(Future())
+            ahead[0].set_result(self._first(at, number))
+        pool = ThreadPoolExecutor(self.num_workers, thread_name_prefix="needle-data")
+        try:
+            while True:
+                while len(ahead) < self.num_workers * self.prefetch and (number := next(numbers, None)) is not None:
+                    ahead.append(pool.submit(self._load, at, number, bool(self._by_item)))
+                if not ahead:
+                    break
+                yield self._hand_out(at, ahead.popleft().result())
+        finally:  # also when the iterator is dropped
+            pool.shutdown(wait=True, cancel_futures=True)
+        self._end(at)
+
+    def _end(self, at: _Position) -> None:
+        at.epoch, at.batch, at.base, at.ordering = at.epoch + 1, 0, None, None

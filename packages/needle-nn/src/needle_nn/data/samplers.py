@@ -1,0 +1,136 @@
+"""Samplers: in which order a loader visits a dataset. An epoch is one `iter(sampler)`.
+
+Any iterable of indices with a length will do. One that has `set_epoch(e)` is told which epoch begins; one whose order is a function
+of the epoch alone says `repeatable = True`, and a loader's `state_dict` need not hold its order.
+"""
+
+from collections.abc import Iterable, Iterator, Sized
+from typing import Any
+
+import numpy as np
+
+from needle_nn.data.sources import check_seed, generator
+
+
+class SequentialSampler:
+    """0, 1, ..., n - 1
+
+    >>> list(SequentialSampler(3))
+    [0, 1, 2]
+    """
+
+    repeatable = True
+
+    def __init__(self, dataset: Sized | int):
+        self.dataset = dataset
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(len(self)))
+
+    def __len__(self) -> int:
+        return length(self.dataset)
+
+
+class _Drawn:
+    """A sampler that draws: from NumPy's global generator, or from one made of seed and epoch."""
+
+    seed: int | None
+    epoch: int
+
+    def _start(self, seed: int | None) -> None:
+        self.seed = check_seed(seed, type(self).__name__)
+        self.epoch = 0
+
+    @property
+    def repeatable(self) -> bool:
+        return self.seed is not None
+
+    def set_epoch(self, epoch: int) -> None:
+        """Make the next `iter` epoch number `epoch`; matters only with a seed."""
+        self.epoch = epoch
+
+    def _source(self) -> Any:
+        epoch, self.epoch = self.epoch, self.epoch + 1
+        return np.random if self.seed is None else generator(self.seed, epoch)
+
+
+class RandomSampler(_Drawn):
+    """A new permutation each epoch: `np.random.permutation`, or a function of seed and epoch.
+
+    >>> sampler = RandomSampler(5, seed=0)
+    >>> first, second = list(sampler), list(sampler)
+    >>> sorted(first) == sorted(second) == [0, 1, 2, 3, 4], first == second
+    (True, False)
+    """
+
+    def __init__(self, dataset: Sized | int, seed: int | None = None):
+        self.dataset = dataset
+        self._start(seed)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._source().permutation(len(self)).tolist())
+
+    def __len__(self) -> int:
+        return length(self.dataset)
+
+
+class WeightedSampler(_Drawn):
+    """`num_samples` indices drawn with replacement, index i with probability weights[i] / sum(weights).
+
+    >>> set(WeightedSampler([0, 3, 1], num_samples=50, seed=0))
+    {1, 2}
+    """
+
+    def __init__(self, weights: Any, num_samples: int | None = None, seed: int | None = None):
+        w = np.asarray(weights, dtype=np.float64)
+        if w.ndim != 1 or not w.size or not np.isfinite(w).all() or (w < 0).any() or w.sum() == 0:
+            raise ValueError("WeightedSampler: weights must be a list of finite numbers, none negative, not all 0")
+        self.p = w / w.sum()
+        self.num_samples = len(w) if num_samples is None else num_samples
+        self._start(seed)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._source().choice(len(self.p), size=self.num_samples, p=self.p).tolist())
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+
+class BatchSampler:
+    """A sampler's indices in lists of `batch_size`.
+
+    >>> list(BatchSampler(SequentialSampler(5), batch_size=2))
+    [[0, 1], [2, 3], [4]]
+    """
+
+    def __init__(self, sampler: Iterable[int], batch_size: int, drop_last: bool = False):
+        if batch_size < 1:
+            raise ValueError(f"BatchSampler: batch_size must be positive, got {batch_size}")
+        self.sampler, self.batch_size, self.drop_last = sampler, batch_size, drop_last
+
+    @property
+    def repeatable(self) -> bool:
+        return getattr(self.sampler, "repeatable", False)
+
+    def set_epoch(self, epoch: int) -> None:
+        if hasattr(self.sampler, "set_epoch"):
+            self.sampler.set_epoch(epoch)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        batch: list[int] = []
+        for index in self.sampler:
+            batch.append(index)
+            if len(batch) == self.batch_size:
+                yield batch
+                batch = []
+        if batch and not self.drop_last:
+            yield batch
+
+    def __len__(self) -> int:
+        n = len(self.sampler)  # type: ignore[arg-type]
+        return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
+
+
+def length(dataset: Sized | int) -> int:
+    """n of a dataset, or n itself."""
+    return dataset if isinstance(dataset, int) else len(dataset)

@@ -1,0 +1,79 @@
+"""Losses: a number to make small, from predictions and targets.
+
+>>> import needle as ndl
+>>> prediction, target = ndl.Tensor([0.0, 3.0]), ndl.Tensor([1.0, 1.0])
+>>> [loss(prediction, target).item() for loss in (MSELoss(), L1Loss(), HuberLoss())]
+[2.5, 1.5, 1.0]
+>>> round(SoftmaxLoss()(ndl.Tensor([[0.0, 0.0]]), ndl.Tensor([1])).item(), 4)
+0.6931
+"""
+
+from needle import ops
+from needle_nn.nn.module import Module
+
+
+class SoftmaxLoss(Module):
+    """mean of log sum e^logits - logits[label]: logits (..., C), integer labels (...)"""
+
+    def forward(self, logits, y):
+        return ops.cross_entropy(logits, y)
+
+
+class _Elementwise(Module):
+    """The mean ("mean"), sum ("sum") or all ("none") of a loss of every element."""
+
+    def __init__(self, reduction="mean"):
+        super().__init__()
+        if reduction not in ("mean", "sum", "none"):
+            raise ValueError(f"{type(self).__name__}: reduction {reduction!r}: expected 'mean', 'sum' or 'none'")
+        self.reduction = reduction
+
+    def forward(self, prediction, target):
+        if prediction.shape != target.shape:
+            raise ValueError(
+                f"{type(self).__name__}: prediction has shape {prediction.shape}, the target {target.shape}"
+            )
+        losses = self.losses(prediction, target)
+        if self.reduction == "none":
+            return losses
+        return losses.mean() if self.reduction == "mean" else losses.sum()
+
+    def losses(self, prediction, target):
+        raise NotImplementedError(f"{type(self).__name__}.losses")
+
+
+class MSELoss(_Elementwise):
+    """(prediction - target)^2"""
+
+    def losses(self, prediction, target):
+        apart = prediction - target
+        return apart * apart
+
+
+class L1Loss(_Elementwise):
+    """|prediction - target|"""
+
+    def losses(self, prediction, target):
+        return ops.abs(prediction - target)
+
+
+class HuberLoss(_Elementwise):
+    """d^2 / 2 where |d| <= delta, else delta (|d| - delta / 2); d = prediction - target"""
+
+    def __init__(self, delta=1.0, reduction="mean"):
+        super().__init__(reduction)
+        if not delta > 0:
+            raise ValueError(f"HuberLoss: delta {delta}: expected a number above 0")
+        self.delta = delta
+
+    def losses(self, prediction, target):
+        apart = ops.abs(prediction - target)
+        near = ops.minimum(apart, self.delta)
+        return near * (apart - near * 0.5)
+
+
+class BCEWithLogitsLoss(_Elementwise):
+    """-target log s - (1 - target) log(1 - s), s = sigmoid(logit), as max(x, 0) - x target + log(1 + e^-|x|): never overflows"""
+
+    def losses(self, logits, target):
+        return ops.maximum(logits, 0.0) - logits * target + ops.log1p(ops.exp(-ops.abs(logits)))

@@ -1,0 +1,146 @@
+"""Normalisation: y = (x - mean) / sqrt(var + eps) w + b; layers differ in what the mean and variance are taken over.
+
+>>> import needle as ndl
+>>> x = ndl.init.randn(4, 6, 5, 5)
+>>> [norm(x).shape for norm in (BatchNorm2d(6), GroupNorm(3, 6), InstanceNorm(6))]
+[(4, 6, 5, 5), (4, 6, 5, 5), (4, 6, 5, 5)]
+>>> bool(abs(LayerNorm1d(5)(x).numpy().mean(axis=-1)).max() < 1e-6)
+True
+"""
+
+from needle import init, ops
+from needle_nn.nn.module import Module, Parameter, expect
+
+
+def _as(x, parameter):
+    """A parameter in the dtype of x: float64 data may go through a float32 network, as NumPy lets it."""
+    return parameter if parameter.dtype == x.dtype else parameter.astype(x.dtype)
+
+
+class BatchNorm1d(Module):
+    """y = (x - mean) / sqrt(var + eps) w + b for every channel: (N, dim) or (N, dim, ...).
+
+    In training, mean and (biased) variance are those of the batch, and running = (1 - momentum) running + momentum new; in
+    evaluation they are the running ones.
+    """
+
+    def __init__(self, dim, eps=1e-5, momentum=0.1, device=None, dtype="float32"):
+        super().__init__()
+        self.dim, self.eps, self.momentum = dim, eps, momentum
+        self.weight = Parameter(init.ones(dim, device=device, dtype=dtype))
+        self.bias = Parameter(init.zeros(dim, device=device, dtype=dtype))
+        self.running_mean = init.zeros(dim, device=device, dtype=dtype)
+        self.running_var = init.ones(dim, device=device, dtype=dtype)
+
+    def forward(self, x):
+        if x.ndim < 2 or x.shape[1] != self.dim:
+            raise ValueError(f"{type(self).__name__}: input has shape {x.shape}, expected (N, {self.dim}, ...)")
+        return ops.batch_norm(
+            x,
+            _as(x, self.weight),
+            _as(x, self.bias),
+            running_mean=self.running_mean,
+            running_var=self.running_var,
+            training=self.training,
+            momentum=self.momentum,
+            eps=self.eps,
+        )
+
+
+class BatchNorm2d(BatchNorm1d):
+    """`BatchNorm1d` of images: (N, dim, H, W)"""
+
+    def forward(self, x):
+        expect(self, x, "N", self.dim, "H", "W")
+        return super().forward(x)
+
+
+class LayerNorm1d(Module):
+    """y = (x - mean) / sqrt(var + eps) w + b along the last axis: (..., dim)"""
+
+    def __init__(self, dim, eps=1e-5, device=None, dtype="float32"):
+        super().__init__()
+        self.dim, self.eps = dim, eps
+        self.weight = Parameter(init.ones(dim, device=device, dtype=dtype))
+        self.bias = Parameter(init.zeros(dim, device=device, dtype=dtype))
+
+    def forward(self, x):
+        expect(self, x, ..., self.dim)
+        return ops.layer_norm(x, _as(x, self.weight), _as(x, self.bias), self.eps)
+
+
+class RMSNorm(Module):
+    """y = x / sqrt(mean x^2 + eps) w along the last axis: (..., dim)"""
+
+    def __init__(self, dim, eps=1e-5, device=None, dtype="float32"):
+        super().__init__()
+        self.dim, self.eps = dim, eps
+        self.weight = Parameter(init.ones(dim, device=device, dtype=dtype))
+
+    def forward(self, x):
+        expect(self, x, ..., self.dim)
+        size = (ops.mean(x * x, -1, keepdims=True) + self.eps).sqrt()
+        return x / size * self.weight
+
+
+class GroupNorm(Module):
+    """y = (x - mean) / sqrt(var + eps) w + b over every group of channels of every example: (N, num_channels, ...)"""
+
+    def __init__(self, num_groups, num_channels, eps=1e-5, affine=True, device=None, dtype="float32"):
+        super().__init__()
+        if num_groups < 1 or num_channels % num_groups:
+            raise ValueError(f"GroupNorm: {num_channels} channels do not make {num_groups} groups")
+        self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
+        self.weight = Parameter(init.ones(num_channels, device=device, dtype=dtype)) if affine else None
+        self.bias = Parameter(init.zeros(num_channels, device=device, dtype=dtype)) if affine else None
+
+    def forward(self, x):
+        if x.ndim < 2 or x.shape[1] != self.num_channels:
+            raise ValueError(
+                f"{type(self).__name__}: input has shape {x.shape}, expected (N, {self.num_channels}, ...)"
+            )
+        groups = x.reshape((x.shape[0], self.num_groups, -1))  # (N, C, ...) -> (N, G, C/G ...)
+        y = ops.layer_norm(groups, eps=self.eps).reshape(x.shape)
+        if self.weight is None or self.bias is None:
+            return y
+        wide = (self.num_channels,) + (1,) * (x.ndim - 2)
+        return y * self.weight.reshape(wide) + self.bias.reshape(wide)
+
+
+class InstanceNorm(GroupNorm):
+    """y = (x - mean) / sqrt(var + eps) [w + b] over every channel of every example: (N, num_features, ...)"""
+
+    def __init__(self, num_features, eps=1e-5, affine=False, device=None, dtype="float32"):
+        super().__init__(num_features, num_features, eps, affine, device, dtype)
+
+
+class WeightNorm(Module):
+    """W = g v / |v|: the weight of another layer as length g times direction v, one length for each entry of an axis.
+
+    Parameters
+    ----------
+    module : the layer; its weight becomes `direction`, and the first output stays what it was
+    name : of the weight
+    axis : of the outputs, the last one in Linear and the convolutions
+
+    >>> from needle import nn
+    >>> [(name, p.shape) for name, p in nn.WeightNorm(nn.Linear(3, 2)).named_parameters()]
+    [('module.bias', (1, 2)), ('direction', (3, 2)), ('length', (1, 2))]
+    """
+
+    def __init__(self, module, name="weight", axis=-1):
+        super().__init__()
+        weight = getattr(module, name)
+        delattr(module, name)
+        self.module, self.name = module, name
+        self.axes = tuple([i for i in range(weight.ndim) if i != axis % weight.ndim])
+        self.direction = weight
+        self.length = Parameter(ops.sqrt((weight * weight).sum(self.axes, keepdims=True)))
+
+    def forward(self, *args):
+        v = self.direction
+        setattr(self.module, self.name, v * (self.length / ops.sqrt((v * v).sum(self.axes, keepdims=True))))
+        try:
+            return self.module(*args)
+        finally:
+            delattr(self.module, self.name)  # made of parameters: no part of the state

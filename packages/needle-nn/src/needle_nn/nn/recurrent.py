@@ -1,0 +1,186 @@
+"""Recurrent networks over (time, batch, features).
+
+A cell has W_ih, W_hh, bias_ih and bias_hh, drawn in that order from U(-1/sqrt(h), 1/sqrt(h)). The part of its sum that comes from
+the input is one product for all times; `step` adds the part that comes from the state.
+
+>>> import needle as ndl
+>>> y, (h, c) = LSTM(5, 3, num_layers=2)(ndl.ones(7, 4, 5))
+>>> y.shape, h.shape, c.shape
+((7, 4, 3), (2, 4, 3), (2, 4, 3))
+"""
+
+import math
+from typing import ClassVar
+
+from needle import init, ops
+from needle_nn.nn.module import Module, Parameter, expect
+
+
+class _Cell(Module):
+    """`gates` weights of a state side by side: W_ih (input, gates h), W_hh (h, gates h), biases (gates h,)."""
+
+    gates: ClassVar[int] = 1
+
+    def __init__(self, input_size, hidden_size, bias, device, dtype):
+        super().__init__()
+        self.input_size, self.hidden_size = input_size, hidden_size
+        bound, wide = 1 / math.sqrt(hidden_size), self.gates * hidden_size
+
+        def draw(*shape):
+            return Parameter(init.rand(*shape, low=-bound, high=bound, device=device, dtype=dtype))
+
+        self.W_ih = draw(input_size, wide)
+        self.W_hh = draw(hidden_size, wide)
+        self.bias_ih = draw(wide) if bias else None
+        self.bias_hh = draw(wide) if bias else None
+
+    def project(self, x):
+        """x W_ih + bias_ih: (..., input) -> (..., gates h)"""
+        expect(self, x, ..., self.input_size)
+        y = x @ self.W_ih
+        return y if self.bias_ih is None else y + self.bias_ih
+
+    def recur(self, h):
+        """h W_hh + bias_hh: (B, h) -> (B, gates h)"""
+        y = h @ self.W_hh
+        return y if self.bias_hh is None else y + self.bias_hh
+
+    def parts(self, sums):
+        """(B, gates h) -> one (B, h) for each gate"""
+        return ops.split(sums.reshape((sums.shape[0], self.gates, self.hidden_size)), 1).tuple()
+
+    def start(self, x, h):
+        """The state h, checked, or zeros where it is None."""
+        if h is None:
+            return init.zeros(x.shape[-2], self.hidden_size, device=x.device, dtype=x.dtype)
+        expect(self, h, x.shape[-2], self.hidden_size)
+        return h
+
+
+class RNNCell(_Cell):
+    """h' = tanh(x W_ih + b_ih + h W_hh + b_hh), or relu: (B, input), (B, h) -> (B, h)"""
+
+    def __init__(self, input_size, hidden_size, bias=True, nonlinearity="tanh", device=None, dtype="float32"):
+        if nonlinearity not in ("tanh", "relu"):
+            raise ValueError(f"RNNCell: nonlinearity {nonlinearity!r}: expected 'tanh' or 'relu'")
+        super().__init__(input_size, hidden_size, bias, device, dtype)
+        self.nonlinearity = nonlinearity
+
+    def forward(self, X, h=None):
+        return self.step(self.project(X), self.start(X, h))
+
+    def step(self, projected, h):
+        sums = projected + self.recur(h)
+        return ops.tanh(sums) if self.nonlinearity == "tanh" else ops.relu(sums)
+
+
+class GRUCell(_Cell):
+    """r, z = sigmoid(x W + h U), n = tanh(x W_n + r (h U_n)), h' = (1 - z) n + z h: (B, input), (B, h) -> (B, h)"""
+
+    gates = 3
+
+    def __init__(self, input_size, hidden_size, bias=True, device=None, dtype="float32"):
+        super().__init__(input_size, hidden_size, bias, device, dtype)
+
+    def forward(self, X, h=None):
+        return self.step(self.project(X), self.start(X, h))
+
+    def step(self, projected, h):
+        (x_r, x_z, x_n), (h_r, h_z, h_n) = self.parts(projected), self.parts(self.recur(h))
+        r, z = ops.sigmoid(x_r + h_r), ops.sigmoid(x_z + h_z)
+        n = ops.tanh(x_n + r * h_n)
+        return n + z * (h - n)
+
+
+class LSTMCell(_Cell):
+    """i, f, g, o = x W_ih + b_ih + h W_hh + b_hh; c' = s(f) c + s(i) tanh(g), h' = s(o) tanh(c'): (B, input), (h, c) -> h', c'"""
+
+    gates = 4
+
+    def __init__(self, input_size, hidden_size, bias=True, device=None, dtype="float32"):
+        super().__init__(input_size, hidden_size, bias, device, dtype)
+
+    def forward(self, X, h=None):
+        h0, c0 = (None, None) if h is None else h
+        return self.step(self.project(X), (self.start(X, h0), self.start(X, c0)))
+
+    def step(self, projected, state):
+        h, c = state
+        i, f, g, o = self.parts(projected + self.recur(h))
+        c = ops.sigmoid(f) * c + ops.sigmoid(i) * ops.tanh(g)
+        return ops.sigmoid(o) * ops.tanh(c), c
+
+
+def _run(cell, x, state):
+    """A cell over time: (T, B, input) -> the states (h, or h and c) at every time."""
+    states = []
+    for projected in ops.split(cell.project(x), 0).tuple():
+        state = cell.step(projected, state)
+        states.append(state)
+    return states
+
+
+class RNN(Module):
+    """`RNNCell` over time, layer upon layer: (T, B, input), h0 (layers, B, h) -> (T, B, h), h_n (layers, B, h)"""
+
+    def __init__(
+        self, input_size, hidden_size, num_layers=1, bias=True, nonlinearity="tanh", device=None, dtype="float32"
+    ):
+        super().__init__()
+        sizes = [input_size] + [hidden_size] * (num_layers - 1)
+        self.rnn_cells = [RNNCell(n, hidden_size, bias, nonlinearity, device, dtype) for n in sizes]
+
+    def forward(self, X, h0=None):
+        return _forward(self, self.rnn_cells, X, h0)
+
+
+class GRU(Module):
+    """`GRUCell` over time, layer upon layer: (T, B, input), h0 (layers, B, h) -> (T, B, h), h_n (layers, B, h)"""
+
+    def __init__(self, input_size, hidden_size, num_layers=1, bias=True, device=None, dtype="float32"):
+        super().__init__()
+        sizes = [input_size] + [hidden_size] * (num_layers - 1)
+        self.gru_cells = [GRUCell(n, hidden_size, bias, device, dtype) for n in sizes]
+
+    def forward(self, X, h0=None):
+        return _forward(self, self.gru_cells, X, h0)
+
+
+def _forward(layer, cells, x, h0):
+    """What `RNN` and `GRU` share: layer upon layer over time."""
+    expect(layer, x, "T", "B", cells[0].input_size)
+    starts = _starts(layer, cells, x, h0)
+    last = []
+    for cell, h in zip(cells, starts, strict=True):
+        states = _run(cell, x, cell.start(x, h))
+        x = ops.stack(states, 0)
+        last.append(states[-1])
+    return x, ops.stack(last, 0)
+
+
+def _starts(layer, cells, x, h0):
+    """The state of every layer before the first time; None: zeros."""
+    if h0 is None:
+        return [None] * len(cells)
+    expect(layer, h0, len(cells), x.shape[1], cells[0].hidden_size)
+    return ops.split(h0, 0).tuple()
+
+
+class LSTM(Module):
+    """`LSTMCell` over time, layer upon layer: (T, B, input), None or (h0, c0) of (layers, B, h) -> (T, B, h), (h_n, c_n)"""
+
+    def __init__(self, input_size, hidden_size, num_layers=1, bias=True, device=None, dtype="float32"):
+        super().__init__()
+        sizes = [input_size] + [hidden_size] * (num_layers - 1)
+        self.lstm_cells = [LSTMCell(n, hidden_size, bias, device, dtype) for n in sizes]
+
+    def forward(self, X, h=None):
+        cells = self.lstm_cells
+        expect(self, X, "T", "B", cells[0].input_size)
+        h0, c0 = (_starts(self, cells, X, s) for s in ((None, None) if h is None else h))
+        last = []
+        for cell, h_, c_ in zip(cells, h0, c0, strict=True):
+            states = _run(cell, X, (cell.start(X, h_), cell.start(X, c_)))
+            X = ops.stack([h for h, _ in states], 0)
+            last.append(states[-1])
+        return X, tuple([ops.stack(parts, 0) for parts in zip(*last, strict=True)])
