@@ -6,7 +6,8 @@ import importlib
 import pytest
 
 MODULES = """
-    dtypes devices creation manipulation indexing linalg random elementwise reductions fused ndarray backend buffer interop
+    dtypes devices creation manipulation indexing linalg random elementwise reductions fused optimizers ndarray backend buffer
+    interop
 """.split()
 
 
