@@ -100,7 +100,7 @@ class Optimizer:
 
     zero_grad = reset_grad
 
-    def step(self) -> None:
+    def step(self) -> Any:
         """Change every parameter that has a gradient; the gradients stay as they are."""
         work = self._gradients()
         self.t += 1

@@ -59,7 +59,7 @@ class SGD(Optimizer):
             if group["nesterov"] and group["momentum"] == 0:
                 raise ValueError("SGD: nesterov needs a momentum")
             if group["unbiased"] and group["dampening"] is not None:
-                raise ValueError("SGD: unbiased is for the mean of gradients: leave dampening out")
+                raise ValueError("SGD: unbiased goes without dampening")
 
     def update(self, group: dict[str, Any], params: list[Tensor], arrays: list[NDArray], grads: list[NDArray]) -> None:
         momentum, steps = group["momentum"], self.t + bool(group["nesterov"])
