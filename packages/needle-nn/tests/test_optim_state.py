@@ -109,9 +109,9 @@ def edited(**changes):
 MISFITS = {
     "another optimizer": (
         lambda state: {"t": 1, "groups": state["groups"], "u": {}},
-        "no 'm' in it: a state of another optimizer[?]",
+        "no 'm' in it: a state of something else[?]",
     ),
-    "no t": (lambda state: {"groups": []}, "no 't' in it: a state of another optimizer[?]"),
+    "no t": (lambda state: {"groups": []}, "no 't' in it: a state of something else[?]"),
     "fewer parameters": (
         lambda state: {**state, "groups": [{**state["groups"][0], "params": [0]}]},
         r"groups of \[1\] parameters, this optimizer has \[2\]",
@@ -132,6 +132,7 @@ MISFITS = {
     "one too many": (edited(v={"2": np.zeros(3)}), "v: entry '2', but there are 2 parameters"),
     "no number": (edited(v={"w": np.zeros(3)}), "v: entry 'w', but there are 2 parameters"),
     "no dict": (edited(v=[1]), "v: expected a dict, got list"),
+    "nothing": (lambda state: None, "expected a dict, got NoneType"),
 }
 
 
@@ -163,3 +164,19 @@ def test_schedule_of_other_groups():
     state = optim.StepLR(optim.SGD([{"params": w}, {"params": b}]), 2).state_dict()
     with pytest.raises(ValueError, match=r"^StepLR.load_state_dict: 2 groups, the optimizer has 1$"):
         optim.StepLR(optim.SGD([w]), 2).load_state_dict(state)
+
+
+def test_states_of_something_else():
+    (w,), _ = parameters(shapes=[(2,)])
+    optimizer = optim.SGD([w])
+    parts = (
+        optimizer,
+        optim.StepLR(optimizer, 2),
+        optim.ReduceOnPlateau(optimizer),
+        optim.EMA([w]),
+        optim.EarlyStopping(2),
+    )
+    for part in (*parts, optim.LBFGS([w])):
+        for state in ({"what": 3}, None, [1]):
+            with pytest.raises((ValueError, TypeError), match=rf"^{type(part).__name__}.load_state_dict: "):
+                part.load_state_dict(state)

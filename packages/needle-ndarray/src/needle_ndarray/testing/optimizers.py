@@ -41,7 +41,8 @@ RULES: dict[str, tuple[str, int, dict]] = {
 }
 #: Nothing, one element, tails of vectors, several staged chunks, several blocks.
 SIZES = [(0,), (), (1,), (3, 5), (31,), (1025,), (2, 3000), (5, 7, 9, 11), (40000,)]
-VIEWS = [name for name in KINDS if not name.startswith(("empty", "scalar"))]
+#: Large ones, which give threads work, with a few rules only.
+VIEWS = [(rule, kind) for kind in KINDS for rule in RULES if not kind.startswith("large") or rule in ("l1", "adamw")]
 
 
 def penalised(p: np.ndarray, g: np.ndarray, weight_decay: float, l1: float) -> np.ndarray:
@@ -119,14 +120,12 @@ class OptimizerSuite(Suite):
         """All of them in one call."""
         self.step_case(rule, SIZES, [dtype] * len(SIZES), ["compact"] * 4)
 
-    @pytest.mark.parametrize("kind", VIEWS)
-    @rules
+    @pytest.mark.parametrize("rule, kind", VIEWS)
     def test_step_views(self, rule, kind):
         """Gradients of every kind; parameters and states of every kind that can be written."""
-        target = kind if KINDS[kind].writable else "compact"
-        shape = KINDS[kind].shape(SHAPE)
-        self.step_case(rule, [shape] * 2, FLOATS, [kind] * 4 if target == kind else [kind] + ["compact"] * 3)
-        if target == kind:
+        shape, free = KINDS[kind].shape(SHAPE), KINDS[kind].writable
+        self.step_case(rule, [shape] * 2, FLOATS, [kind] * 4 if free else [kind] + ["compact"] * 3)
+        if free and shape == SHAPE:
             for kinds in (["compact", kind, "compact", "compact"], ["compact", "compact", kind, "sliced"]):
                 self.step_case(rule, [shape], ["float32"], kinds)
 

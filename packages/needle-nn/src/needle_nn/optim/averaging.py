@@ -6,7 +6,7 @@ from typing import Any
 from needle import Tensor
 from needle_ndarray import NDArray
 from needle_nn.optim.options import number
-from needle_nn.optim.state import keyed, numbered
+from needle_nn.optim.state import keyed, numbered, parts
 
 
 class EMA:
@@ -83,7 +83,8 @@ class EMA:
         return {"t": self.t, "average": numbered(self.params, self.average)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        average = keyed("EMA.load_state_dict", self.params, state["average"])
+        t, given = parts("EMA.load_state_dict", state, "t", "average")
+        average = keyed("EMA.load_state_dict", self.params, given)
         if len(average) != len(self.params):
             raise ValueError(f"EMA.load_state_dict: {len(average)} averages for {len(self.params)} parameters")
-        self.average, self.t = {p: average[p] for p in self.params}, int(state["t"])
+        self.average, self.t = {p: average[p] for p in self.params}, int(t)

@@ -7,7 +7,7 @@ from typing import Any
 import needle_ndarray as nd
 from needle import Tensor
 from needle_ndarray import NDArray
-from needle_nn.optim.optimizer import Optimizer, _writable
+from needle_nn.optim.optimizer import Optimizer, writable
 
 Closure = Callable[[], Any]
 
@@ -61,7 +61,7 @@ class ClosureOptimizer(Optimizer):
         """The parameters become the parts of a vector."""
         start = 0
         for p in self.params:
-            _writable(p)[...] = place[start : start + p.size].reshape(p.shape)
+            writable(p)[...] = place[start : start + p.size].reshape(p.shape)
             start += p.size
 
 

@@ -8,6 +8,7 @@ import needle_ndarray as nd
 from needle_ndarray import NDArray
 from needle_nn.optim.closures import Closure, ClosureOptimizer, dot, finite, largest
 from needle_nn.optim.options import Option, count
+from needle_nn.optim.state import as_array, parts
 
 
 class LBFGS(ClosureOptimizer):
@@ -120,12 +121,10 @@ class LBFGS(ClosureOptimizer):
         return {**super().state_dict(), "pairs": [[s.copy(), y.copy()] for s, y in self.pairs]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        size = sum(p.size for p in self.params)
-        pairs = [
-            tuple(nd.array(v.numpy() if hasattr(v, "numpy") else v, "float64", self.params[0].device) for v in pair)
-            for pair in state.get("pairs", ())
-        ]
+        (given,) = parts("LBFGS.load_state_dict", state, "pairs")
+        size, like = sum(p.size for p in self.params), nd.zeros(0, "float64", self.params[0].device)
+        pairs = [(as_array(s, like), as_array(y, like)) for s, y in given]
         if any(v.shape != (size,) for pair in pairs for v in pair):
             raise ValueError(f"LBFGS.load_state_dict: pairs of {pairs[0][0].size} elements, the parameters have {size}")
         super().load_state_dict(state)
-        self.pairs = [(s, y) for s, y in pairs]
+        self.pairs = pairs

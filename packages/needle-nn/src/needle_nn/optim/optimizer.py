@@ -8,7 +8,7 @@ from needle import Tensor
 from needle_ndarray import NDArray
 from needle_nn.optim.clipping import clip_grad_norm
 from needle_nn.optim.options import Option
-from needle_nn.optim.state import keyed, numbered
+from needle_nn.optim.state import keyed, numbered, parts
 
 
 class Optimizer:
@@ -74,7 +74,10 @@ class Optimizer:
         unknown = [name for name in entry if name != "params" and name not in options]
         if unknown:
             raise ValueError(f"{what}: unknown option {unknown[0]!r}; known: {', '.join(options) or 'none'}")
-        params = [entry["params"]] if isinstance(entry["params"], Tensor) else list(entry["params"])
+        given = entry["params"]
+        if not isinstance(given, (Tensor, Iterable)):
+            raise TypeError(f"{what}: expected an iterable of parameters, got {type(given).__name__}")
+        params = [given] if isinstance(given, Tensor) else list(given)
         if not params:
             raise ValueError(f"{what}: no parameters")
         for i, p in enumerate(params):
@@ -105,8 +108,8 @@ class Optimizer:
         work = self._gradients()
         self.t += 1
         for group, params, grads in work:
-            arrays = [_writable(p) for p in params]
-            grads = [g if g.dtype is a.dtype else g.astype(a.dtype) for a, g in zip(arrays, grads, strict=True)]
+            arrays = [a if (a := p.realize_cached_data()).is_compact() else writable(p) for p in params]
+            grads = [g if nd.alike(a, g) else g.astype(a.dtype) for a, g in zip(arrays, grads, strict=True)]
             self.update(group, params, arrays, grads)
 
     def update(self, group: dict[str, Any], params: list[Tensor], arrays: list[NDArray], grads: list[NDArray]) -> None:
@@ -117,8 +120,8 @@ class Optimizer:
         """The parameters with gradients of every group. All are computed (lazy mode) before any parameter changes."""
         work = []
         for group in self.param_groups:
-            pairs = [(p, g) for p in group["params"] if (g := p.grad) is not None]
-            work.append((group, [p for p, _ in pairs], [g.realize_cached_data() for _, g in pairs]))
+            params = [p for p in group["params"] if p.grad is not None]
+            work.append((group, params, [p.grad.realize_cached_data() for p in params]))
         return [entry for entry in work if entry[1]]
 
     def state_of(self, name: str, params: list[Tensor], arrays: list[NDArray], value: float = 0.0) -> list[NDArray]:
@@ -148,9 +151,7 @@ class Optimizer:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a `state_dict` of the same parameters in the same order; where it does not fit, change nothing."""
         what = f"{type(self).__name__}.load_state_dict"
-        missing = [name for name in ("t", "groups", *self.states) if name not in state]
-        if missing:
-            raise ValueError(f"{what}: no {missing[0]!r} in it: a state of another optimizer?")
+        parts(what, state, "t", "groups", *self.states)
         given = [len(group["params"]) for group in state["groups"]]
         own = [len(group["params"]) for group in self.param_groups]
         if given != own:
@@ -172,7 +173,7 @@ class Optimizer:
         return f"{type(self).__name__}({len(self.params)} parameters{groups}, {numbers})"
 
 
-def _writable(p: Tensor) -> NDArray:
+def writable(p: Tensor) -> NDArray:
     """The array of a parameter; a broadcast view, which cannot be written to, is replaced by a copy first."""
     array = p.realize_cached_data()
     if not array.is_compact() and any(step == 0 and n > 1 for step, n in zip(array.strides, array.shape, strict=True)):
@@ -180,4 +181,4 @@ def _writable(p: Tensor) -> NDArray:
     return array
 
 
-__all__ = ["Option", "Optimizer"]
+__all__ = ["Option", "Optimizer", "writable"]

@@ -6,6 +6,7 @@ from typing import Any
 
 from needle_nn.optim.optimizer import Optimizer
 from needle_nn.optim.options import count, number
+from needle_nn.optim.state import parts
 
 
 class Schedule:
@@ -42,12 +43,11 @@ class Schedule:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there; the learning rates of the optimizer are set."""
-        if len(state["bases"]) != len(self.bases):
-            what = type(self).__name__
-            raise ValueError(
-                f"{what}.load_state_dict: {len(state['bases'])} groups, the optimizer has {len(self.bases)}"
-            )
-        self.t, self.bases = int(state["t"]), [float(base) for base in state["bases"]]
+        what = f"{type(self).__name__}.load_state_dict"
+        t, bases = parts(what, state, "t", "bases")
+        if len(bases) != len(self.bases):
+            raise ValueError(f"{what}: {len(bases)} groups, the optimizer has {len(self.bases)}")
+        self.t, self.bases = int(t), [float(base) for base in bases]
         self._apply()
 
 
@@ -247,5 +247,6 @@ class ReduceOnPlateau(Schedule):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there; the learning rates are in the state of the optimizer."""
+        best, waited, cooling = parts("ReduceOnPlateau.load_state_dict", state, "best", "waited", "cooling")
         super().load_state_dict(state)
-        self.best, self.waited, self.cooling = float(state["best"]), int(state["waited"]), int(state["cooling"])
+        self.best, self.waited, self.cooling = float(best), int(waited), int(cooling)

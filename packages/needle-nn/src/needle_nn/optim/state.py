@@ -1,5 +1,6 @@
 """Arrays that belong to parameters, as state_dicts have them: named by the place of the parameter."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -30,10 +31,20 @@ def keyed(what: str, params: list[Tensor], given: Any) -> dict[Tensor, NDArray]:
     return kept
 
 
-def as_array(value: Any, like: Tensor) -> NDArray:
-    """A copy of a Tensor, NDArray or NumPy array in the dtype and on the device of a parameter."""
+def parts(what: str, state: Any, *names: str) -> list[Any]:
+    """The entries of a state_dict, or what is wrong with it."""
+    if not isinstance(state, Mapping):
+        raise TypeError(f"{what}: expected a dict, got {type(state).__name__}")
+    for name in names:
+        if name not in state:
+            raise ValueError(f"{what}: no {name!r} in it: a state of something else?")
+    return [state[name] for name in names]
+
+
+def as_array(value: Any, like: Tensor | NDArray) -> NDArray:
+    """A copy of a Tensor, NDArray or NumPy array in the dtype and on the device of another."""
     host = value.numpy() if isinstance(value, (Tensor, NDArray)) else np.asarray(value)
     return nd.array(host, like.dtype, like.device)
 
 
-__all__ = ["as_array", "keyed", "numbered"]
+__all__ = ["as_array", "keyed", "numbered", "parts"]

@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 from needle_nn.optim.options import count, number
+from needle_nn.optim.state import parts
 
 
 class EarlyStopping:
@@ -46,4 +47,5 @@ class EarlyStopping:
         return {"best": self.best, "best_step": self.best_step, "t": self.t}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.best, self.best_step, self.t = float(state["best"]), int(state["best_step"]), int(state["t"])
+        best, best_step, t = parts("EarlyStopping.load_state_dict", state, "best", "best_step", "t")
+        self.best, self.best_step, self.t = float(best), int(best_step), int(t)
