@@ -102,6 +102,20 @@ def test_gradients_of_every_kind(name, function, device):
         np.testing.assert_array_equal(w.grad.numpy(), g)
 
 
+@both_devices
+@pytest.mark.parametrize("groups", [False, True])
+@each_case
+def test_gradients_in_the_memory_of_parameters(name, groups, device):
+    """The gradient of a sum of products may be the other factor itself: it is read before that changes."""
+    make, formula, numbers = CASES[name]
+    (a, b), (x, y) = parameters(device=device, shapes=[(3, 4)] * 2)
+    optimizer = make([{"params": a}, {"params": b}] if groups else [a, b], **numbers)
+    a.grad, b.grad = b.detach(), a.detach()
+    optimizer.step()
+    close(a.numpy(), formula(x, y, {}, 1, **numbers), 8)
+    close(b.numpy(), formula(y, x, {}, 1, **numbers), 8)
+
+
 def test_gradient_of_another_dtype_is_cast():
     w = ndl.Tensor([1.0, 2.0])
     w.grad = ndl.Tensor(np.array([0.5, 1.0]), dtype="float64")

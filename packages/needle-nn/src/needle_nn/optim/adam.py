@@ -34,6 +34,7 @@ class Adam(Optimizer):
     """
 
     states = ("m", "v")
+    in_one_call = True
     lr, eps, weight_decay = Option(), Option(), Option()
     beta1, beta2 = Option(below=1), Option(below=1)
     decoupled = False

@@ -39,6 +39,8 @@ class Optimizer:
 
     #: Names of the dicts {parameter: NDArray} that a subclass keeps.
     states: tuple[str, ...] = ()
+    #: Whether `update` hands a group to needle_ndarray in one call, which looks after shared memory itself.
+    in_one_call = False
 
     def __init__(self, params: Iterable[Any], **options: Any):
         self.param_groups = self._groups(params, options)
@@ -106,6 +108,8 @@ class Optimizer:
     def step(self) -> Any:
         """Change every parameter that has a gradient; the gradients stay as they are."""
         work = self._gradients()
+        if len(work) > 1 or not self.in_one_call:
+            work = self._unshared(work)
         self.t += 1
         for group, params, grads in work:
             arrays = [a if (a := p.realize_cached_data()).is_compact() else writable(p) for p in params]
@@ -123,6 +127,14 @@ class Optimizer:
             params = [p for p in group["params"] if p.grad is not None]
             work.append((group, params, [p.grad.realize_cached_data() for p in params]))
         return [entry for entry in work if entry[1]]
+
+    def _unshared(self, work: list) -> list:
+        """Copies of gradients that lie in the memory of a parameter, which may change before they are read."""
+        written = {id(p.realize_cached_data()._handle) for p in self.params}
+        return [
+            (group, params, [g.copy() if id(g._handle) in written else g for g in grads])
+            for group, params, grads in work
+        ]
 
     def state_of(self, name: str, params: list[Tensor], arrays: list[NDArray], value: float = 0.0) -> list[NDArray]:
         """That state of these parameters; what is new starts at `value`."""

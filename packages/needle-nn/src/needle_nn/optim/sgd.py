@@ -36,6 +36,7 @@ class SGD(Optimizer):
     """
 
     states = ("u",)
+    in_one_call = True
     lr, weight_decay, l1 = Option(), Option(), Option()
     momentum, dampening = Option(below=1), Optional(low=-float("inf"))
     nesterov, unbiased = Flag(), Flag()
