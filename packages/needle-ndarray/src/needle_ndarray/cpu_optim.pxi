@@ -1,7 +1,7 @@
 # Optimizer steps of the CPU backend: checks that guard the memory, and the call. Included by cpu_backend.pyx.
 
 cdef enum:
-    THREADS_FROM_STEP = 32768       # elements of all parameters from which a second thread pays
+    THREADS_FROM_ADAM = 32768       # elements of all parameters from which a second thread pays: it divides, SGD only moves
 
 
 cdef int cpu_step(str verb, list params, list grads, list m, list v, const optim.Rule* rule) except -1:
@@ -33,7 +33,7 @@ cdef int cpu_step(str verb, list params, list grads, list m, list v, const optim
         if p._size > TOO_MANY:
             raise MemoryError(f"{verb}: {p._size} elements")
         total += p._size
-    items = <optim.Item*> malloc(count * sizeof(optim.Item) + (odd * 4) * sizeof(View))
+    items = <optim.Item*> malloc((count + 1) * sizeof(optim.Item) + odd * 4 * sizeof(View))
     if items is NULL:
         raise MemoryError(f"{verb}: {count} parameters")
     views = <View*> (items + count)
@@ -53,7 +53,7 @@ cdef int cpu_step(str verb, list params, list grads, list m, list v, const optim
                 if given[k] is not None:
                     (<NDArray> (<list> given[k])[i]).view_into(&views[k])
             views += 4
-    threads = threads_for(total, THREADS_FROM_STEP)
+    threads = threads_for(total, THREADS_FROM_ADAM if rule.op == optim.ADAM else THREADS_FROM)
     if total < NOGIL_FROM:
         optim.run_steps(rule, items, count, 1)
     else:
