@@ -30,6 +30,7 @@ KERNELS = [
     "conv",
     "direct",
     "pool",
+    "optim",
 ]
 X86_LEVELS = {"v2": "-march=x86-64-v2", "v3": "-march=x86-64-v3", "v4": "-march=x86-64-v4"}
 

@@ -6,8 +6,8 @@ import importlib
 import pytest
 
 MODULES = """
-    dtypes devices creation manipulation indexing linalg random elementwise reductions convolution fused ndarray backend
-    buffer interop
+    dtypes devices creation manipulation indexing linalg random elementwise reductions convolution fused optimizers ndarray
+    backend buffer interop
 """.split()
 
 

@@ -40,6 +40,17 @@ def queries(batch=5, dtype="float32"):
     return [floats(batch, 150, 16, dtype=dtype, salt=i) for i in range(4)]
 
 
+def stepped(verb, states, dtype="float32", **numbers):
+    """Parameters after two steps, large and small ones, and one gradient that is a view."""
+    shapes = [(3,), (300, 301), (40, 50), (70_001,), ()]
+    params, grads, *lists = ([floats(*s, dtype=dtype, salt=i) for s in shapes] for i in range(2 + states))
+    grads[1] = floats(301, 300, dtype=dtype).T
+    lists[1:] = [[abs(a) for a in v] for v in lists[1:]]
+    for _ in range(2):
+        getattr(nd, verb)(params, grads, *lists, **numbers)
+    return joined(params)
+
+
 WORK = {
     "sum": lambda: floats(1000, 301).sum(),
     "sum axis 0": lambda: floats(1000, 301).sum(0),
@@ -105,6 +116,9 @@ WORK = {
     "max_pool2d_grad": lambda: nd.max_pool2d_grad(floats(1, 88, 89, 9), floats(1, 90, 91, 9), 3, 1),
     "avg_pool2d": lambda: nd.avg_pool2d(floats(3, 90, 91, 7), 3, 2),
     "avg_pool2d_grad": lambda: nd.avg_pool2d_grad(floats(1, 88, 89, 9), (1, 90, 91, 9), 3, 1),
+    "sgd_step": lambda: stepped("sgd_step", 1, lr=0.1, momentum=0.9, weight_decay=0.01, l1=0.1),
+    "sgd_step float64": lambda: stepped("sgd_step", 0, "float64", lr=0.1),
+    "adam_step": lambda: stepped("adam_step", 2, lr=0.1, weight_decay=0.01, decoupled=True),
     "einsum": lambda: nd.einsum("bij,bkj->bik", floats(6, 130, 90), floats(6, 70, 90)),
 }
 

@@ -85,6 +85,7 @@ from needle_ndarray.manipulation import (
     unstack,
 )  # fmt: skip
 from needle_ndarray.ndarray import BroadcastError, NDArray, alike, broadcast_shapes, constant_like
+from needle_ndarray.optimizers import adam_step, sgd_step
 from needle_ndarray.reductions import *
 from needle_ndarray.runtime import get_num_threads, set_num_threads
 

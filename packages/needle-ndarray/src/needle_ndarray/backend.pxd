@@ -57,3 +57,7 @@ cdef class Backend:
     cpdef max_pool2d_grad(self, object grad, object x, tuple size, tuple stride, tuple padding, object out)
     cpdef avg_pool2d(self, object x, tuple size, tuple stride, tuple padding, object out)
     cpdef avg_pool2d_grad(self, object grad, tuple size, tuple stride, tuple padding, object out)
+    cpdef sgd_step(self, list params, list grads, list u, double lr, double momentum, double dampening, double weight_decay,
+                   double l1, bint nesterov, double correction)
+    cpdef adam_step(self, list params, list grads, list m, list v, double lr, double beta1, double beta2, double eps,
+                    double weight_decay, bint decoupled, double correction1, double correction2)

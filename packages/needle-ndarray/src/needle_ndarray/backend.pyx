@@ -385,5 +385,35 @@ cdef class Backend:
         self.copy(ds.mT @ q, dk)
         self.copy(p.mT @ grad, dv)
 
+    # ---- Optional: steps of optimizers, in place ---------------------------------------------------------------------
+    # Lists of arrays, one entry for each parameter. Penalties of 0 are left out, whatever they would be multiplied by.
+
+    cpdef sgd_step(self, list params, list grads, list u, double lr, double momentum, double dampening, double weight_decay,
+                   double l1, bint nesterov, double correction):
+        """g' = g + weight_decay p + l1 sign(p);  u = momentum u + (1 - dampening) g';  p -= lr u / correction
+
+        Nesterov's step is along momentum u + (1 - dampening) g' instead of u. Where u is None, p -= lr g'.
+        """
+        for i in range(len(params)):
+            p, along = params[i], penalised(params[i], grads[i], weight_decay, l1)
+            if u is not None:
+                each = along * (1 - dampening)
+                self.copy(u[i] * momentum + each, u[i])
+                along = (u[i] * momentum + each if nesterov else u[i]) / correction
+            self.copy(p - along * lr, p)
+
+    cpdef adam_step(self, list params, list grads, list m, list v, double lr, double beta1, double beta2, double eps,
+                    double weight_decay, bint decoupled, double correction1, double correction2):
+        """m = beta1 m + (1 - beta1) g';  v = beta2 v + (1 - beta2) g' g';
+        p -= lr (m / correction1) / (sqrt(v / correction2) + eps), with g' as in sgd_step, or p -= lr weight_decay p first
+        """
+        for i in range(len(params)):
+            p, g = params[i], penalised(params[i], grads[i], 0 if decoupled else weight_decay, 0)
+            if decoupled and weight_decay != 0:
+                self.copy(p - p * (lr * weight_decay), p)
+            self.copy(m[i] * beta1 + g * (1 - beta1), m[i])
+            self.copy(v[i] * beta2 + g * (1 - beta2) * g, v[i])
+            self.copy(p - (m[i] / correction1) * lr / ((v[i] / correction2).sqrt() + eps), p)
+
 
 include "backend_defaults.pxi"

@@ -90,3 +90,12 @@ cdef object attention_weights(object q, object k, object mask, bint causal, doub
     weights = (scores - largest.where(largest > -float("inf"), 0.0)).exp()
     total = weights.sum(-1, keepdims=True)
     return weights / total.where(total != 0, 1.0)
+
+
+# ---- Steps of optimizers --------------------------------------------------------------------------
+
+cdef object penalised(object p, object g, double weight_decay, double l1):
+    """g + weight_decay p + l1 sign(p)"""
+    from needle_ndarray.elementwise import sign
+    g = g if weight_decay == 0 else g + p * weight_decay
+    return g if l1 == 0 else g + sign(p) * l1

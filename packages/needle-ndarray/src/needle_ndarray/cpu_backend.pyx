@@ -1,10 +1,13 @@
 """The CPU backend: hands NDArrays to the kernels, with threads where there is enough work."""
 
+from libc.stdlib cimport free, malloc
+from libc.string cimport memset
+
 from needle_ndarray.backend cimport (
     ARG_REDUCE_OP, BINARY_OP, RANDOM_OP, REDUCE_OP, SCAN_OP, UNARY_OP, Backend, Op
 )
 from needle_ndarray.buffer cimport Buffer, allocate as allocate_buffer
-from needle_ndarray.kernels cimport ewise, nn, strided
+from needle_ndarray.kernels cimport ewise, nn, optim, strided
 from needle_ndarray.kernels cimport attention as attentions, norm as norms
 from needle_ndarray.kernels cimport conv, pool as pools
 from needle_ndarray.kernels cimport index as indexing, matmul as products, random as generators, reduce as reductions
@@ -106,6 +109,7 @@ cdef int check_index(const View* index, Py_ssize_t bound, Py_ssize_t count) exce
 
 include "cpu_nn.pxi"
 include "cpu_conv.pxi"
+include "cpu_optim.pxi"
 
 
 cdef class CPUBackend(Backend):
@@ -463,6 +467,25 @@ cdef class CPUBackend(Backend):
 
     cpdef avg_pool2d_grad(self, object grad, tuple size, tuple stride, tuple padding, object out):
         pooling(self, pools.AVG_POOL_GRAD, None, grad, out, size, stride, padding)
+
+    # ---- Optimizer steps: cpu_optim.pxi --------------------------------------------------------------------------
+
+    cpdef sgd_step(self, list params, list grads, list u, double lr, double momentum, double dampening, double weight_decay,
+                   double l1, bint nesterov, double correction):
+        cdef optim.Rule rule = step_rule(optim.SGD, lr, weight_decay)
+        rule.beta1, rule.rest1, rule.l1 = momentum, 1 - dampening, l1
+        rule.nesterov, rule.correction1 = nesterov, correction
+        cpu_step("sgd_step", params, grads, u, None, &rule)
+
+    cpdef adam_step(self, list params, list grads, list m, list v, double lr, double beta1, double beta2, double eps,
+                    double weight_decay, bint decoupled, double correction1, double correction2):
+        cdef optim.Rule rule = step_rule(optim.ADAM, lr, 0 if decoupled else weight_decay)
+        rule.beta1, rule.rest1, rule.beta2, rule.rest2, rule.eps = beta1, 1 - beta1, beta2, 1 - beta2, eps
+        rule.decay = lr * weight_decay if decoupled else 0
+        rule.correction1, rule.correction2 = correction1, correction2
+        if m is None or v is None:
+            raise refuse("adam_step")
+        cpu_step("adam_step", params, grads, m, v, &rule)
 
     # ---- The course's teaching pieces --------------------------------------------------------------------------
 

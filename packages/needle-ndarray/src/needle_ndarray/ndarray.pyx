@@ -55,3 +55,4 @@ class BroadcastError(ValueError, AssertionError):
 include "ndarray_layout.pxi"
 include "ndarray_ops.pxi"
 include "ndarray_class.pxi"
+include "ndarray_steps.pxi"

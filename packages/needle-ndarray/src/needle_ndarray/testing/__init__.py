@@ -21,6 +21,7 @@ for _module in (
     "elementwise",
     "movement",
     "network",
+    "optimizers",
     "products",
     "randomness",
     "reductions",
@@ -32,6 +33,7 @@ from needle_ndarray.testing.convolution import ConvolutionSuite  # noqa: E402
 from needle_ndarray.testing.elementwise import ElementwiseSuite  # noqa: E402
 from needle_ndarray.testing.movement import InterfaceSuite, MovementSuite  # noqa: E402
 from needle_ndarray.testing.network import NetworkSuite  # noqa: E402
+from needle_ndarray.testing.optimizers import OptimizerSuite  # noqa: E402
 from needle_ndarray.testing.products import FusedSuite, ProductSuite  # noqa: E402
 from needle_ndarray.testing.randomness import RandomSuite  # noqa: E402
 from needle_ndarray.testing.reductions import ReductionSuite  # noqa: E402
@@ -46,6 +48,7 @@ class ContractSuite(
     FusedSuite,
     ConvolutionSuite,
     NetworkSuite,
+    OptimizerSuite,
     RandomSuite,
 ):
     """All of the contract. Subclass it as `Test...` with a `device`."""

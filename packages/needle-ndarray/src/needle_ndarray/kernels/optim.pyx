@@ -1,0 +1,136 @@
+# Steps of optimizers, in place, over a list of parameters in one go: each element is read and written once, and many small
+# parameters cost one call. Everything is elementwise in the parameter's dtype: the same bits however blocks fall to threads.
+
+from cython.parallel cimport prange
+from libc.math cimport sqrt, sqrtf
+
+from needle_ndarray.kernels.strided cimport contiguous, gather, scatter
+from needle_ndarray.kernels.views cimport BLOCK, CHUNK, FLOAT32, F
+
+# ---- The rules --------------------------------------------------------------------------
+
+cdef void penalised(const F* g, const F* p, F weight_decay, F l1, F* out, Py_ssize_t n) noexcept nogil:
+    """out = g + weight_decay p + l1 sign(p); a penalty of 0 is left out"""
+    cdef F sign
+    cdef Py_ssize_t i
+    if weight_decay != 0:
+        for i in range(n):
+            out[i] = g[i] + weight_decay * p[i]
+        g = out
+    if l1 != 0:
+        for i in range(n):
+            sign = <F> 1 if p[i] > 0 else <F> -1 if p[i] < 0 else <F> 0 if p[i] == 0 else p[i]
+            out[i] = g[i] + l1 * sign
+
+
+cdef void shrink(F* p, F decay, Py_ssize_t n) noexcept nogil:
+    """p -= decay p"""
+    cdef Py_ssize_t i
+    for i in range(n):
+        p[i] -= decay * p[i]
+
+
+cdef void sgd(const Rule* r, F* p, const F* g, F* u, Py_ssize_t n) noexcept nogil:
+    """u = momentum u + rest g;  p -= lr u / correction, or with Nesterov p -= lr (momentum u + rest g) / correction"""
+    cdef F lr = <F> r.lr, momentum = <F> r.beta1, rest = <F> r.rest1, correction = <F> r.correction1, each
+    cdef Py_ssize_t i
+    if u is NULL:
+        for i in range(n):
+            p[i] -= lr * g[i]
+    elif r.nesterov:
+        for i in range(n):
+            each = rest * g[i]
+            u[i] = momentum * u[i] + each
+            p[i] -= lr * ((momentum * u[i] + each) / correction)
+    elif correction != 1:
+        for i in range(n):
+            u[i] = momentum * u[i] + rest * g[i]
+            p[i] -= lr * (u[i] / correction)
+    else:
+        for i in range(n):
+            u[i] = momentum * u[i] + rest * g[i]
+            p[i] -= lr * u[i]
+
+
+cdef inline F root(F x) noexcept nogil:
+    if F is float:
+        return sqrtf(x)
+    else:
+        return sqrt(x)
+
+
+cdef void adam(const Rule* r, F* p, const F* g, F* m, F* v, Py_ssize_t n) noexcept nogil:
+    """m = beta1 m + rest1 g;  v = beta2 v + rest2 g g;  p -= lr (m / correction1) / (sqrt(v / correction2) + eps)"""
+    cdef F lr = <F> r.lr, beta1 = <F> r.beta1, rest1 = <F> r.rest1, beta2 = <F> r.beta2, rest2 = <F> r.rest2, eps = <F> r.eps
+    cdef F correction1 = <F> r.correction1, correction2 = <F> r.correction2, mean, square
+    cdef Py_ssize_t i
+    for i in range(n):
+        mean = beta1 * m[i] + rest1 * g[i]
+        square = beta2 * v[i] + rest2 * g[i] * g[i]
+        m[i] = mean
+        v[i] = square
+        p[i] -= lr * (mean / correction1) / (root(square / correction2) + eps)
+
+
+# ---- Blocks --------------------------------------------------------------------------
+
+cdef void block_of(const Rule* r, const Item* item, Py_ssize_t start, Py_ssize_t n, F like) noexcept nogil:
+    """Elements start .. start + n of a parameter; what is not compact is staged, CHUNK elements at a time"""
+    cdef F room[5 * CHUNK]
+    cdef F* at[4]
+    cdef bint penalty = r.weight_decay != 0 or r.l1 != 0
+    cdef Py_ssize_t step = CHUNK if penalty or r.decay != 0 or item.views is not NULL else n, stop = start + n
+    cdef int k
+    while start < stop:
+        n = min(step, stop - start)
+        for k in range(4):
+            at[k] = NULL if item.at[k] is NULL else <F*> item.at[k] + start
+            if item.views is not NULL and at[k] is not NULL and not contiguous(&item.views[k]):
+                at[k] = room + k * CHUNK
+                gather(&item.views[k], start, n, <char*> at[k])
+        if penalty:
+            penalised(at[1], at[0], <F> r.weight_decay, <F> r.l1, room + 4 * CHUNK, n)
+            at[1] = room + 4 * CHUNK
+        if r.decay != 0:
+            shrink(at[0], <F> r.decay, n)
+        if r.op == SGD:
+            sgd(r, at[0], at[1], at[2], n)
+        else:
+            adam(r, at[0], at[1], at[2], at[3], n)
+        for k in range(4):
+            if k != 1 and at[k] is room + k * CHUNK:
+                scatter(<char*> at[k], start, n, &item.views[k])
+        start += n
+
+
+cdef void run_block(const Rule* r, const Item* item, Py_ssize_t start, Py_ssize_t n) noexcept nogil:
+    if item.dtype == FLOAT32:
+        block_of(r, item, start, n, <float> 0)
+    else:
+        block_of(r, item, start, n, <double> 0)
+
+
+cdef void run_numbered(const Rule* r, const Item* items, Py_ssize_t count, Py_ssize_t number) noexcept nogil:
+    """The block of that number, counted through all parameters"""
+    cdef Py_ssize_t low = 0, high = count, middle, start
+    while high - low > 1:               # the last item that begins at or before it; empty ones have no blocks
+        middle = (low + high) // 2
+        if items[middle].first <= number:
+            low = middle
+        else:
+            high = middle
+    start = (number - items[low].first) * BLOCK
+    run_block(r, &items[low], start, min(<Py_ssize_t> BLOCK, items[low].size - start))
+
+
+cdef void run_steps(const Rule* r, Item* items, Py_ssize_t count, int threads) noexcept nogil:
+    cdef Py_ssize_t blocks = 0, i
+    if threads == 1:
+        for i in range(count):
+            run_block(r, &items[i], 0, items[i].size)
+        return
+    for i in range(count):
+        items[i].first = blocks
+        blocks += (items[i].size + BLOCK - 1) // BLOCK
+    for i in prange(blocks, num_threads=threads, schedule="dynamic"):
+        run_numbered(r, items, count, i)

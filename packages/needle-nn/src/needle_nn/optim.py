@@ -1,3 +1,0 @@
-"""Optimizers."""
-
-__all__: list[str] = []

@@ -1,0 +1,100 @@
+"""Adam and AdamW."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import needle_ndarray as nd
+from needle import Tensor
+from needle_ndarray import NDArray
+from needle_nn.optim.optimizer import Optimizer
+from needle_nn.optim.options import Option
+
+
+class Adam(Optimizer):
+    """g' = g + weight_decay p;  m = beta1 m + (1 - beta1) g';  v = beta2 v + (1 - beta2) g'^2;
+    p -= lr m^ / (sqrt(v^) + eps), with m^ = m / (1 - beta1^t) and v^ = v / (1 - beta2^t) after t steps
+
+    Parameters
+    ----------
+    params : Tensors, or groups of them with numbers of their own
+    lr : learning rate, about how far a parameter moves in a step
+    beta1, beta2 : in [0, 1), weights of the past in the means of gradients and of their squares
+    eps : added to the root of the mean square
+    weight_decay : penalty weight_decay/2 |p|^2, through the gradient
+
+    `m` and `v` are {parameter: NDArray}, `t` counts the steps of all parameters.
+
+    >>> import needle as ndl
+    >>> w = ndl.Tensor([1.0, -100.0])
+    >>> optimizer = Adam([w], lr=0.5)
+    >>> (w * w).sum().backward()
+    >>> optimizer.step()
+    >>> w.tolist()
+    [0.5, -99.5]
+    """
+
+    states = ("m", "v")
+    in_one_call = True
+    lr, eps, weight_decay = Option(), Option(), Option()
+    beta1, beta2 = Option(below=1), Option(below=1)
+    decoupled = False
+    m: dict[Tensor, NDArray]
+    v: dict[Tensor, NDArray]
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 0.01,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+    ):
+        super().__init__(params, lr=lr, beta1=beta1, beta2=beta2, eps=eps, weight_decay=weight_decay)
+
+    def update(self, group: dict[str, Any], params: list[Tensor], arrays: list[NDArray], grads: list[NDArray]) -> None:
+        nd.adam_step(
+            arrays,
+            grads,
+            self.state_of("m", params, arrays),
+            self.state_of("v", params, arrays),
+            lr=group["lr"],
+            beta1=group["beta1"],
+            beta2=group["beta2"],
+            eps=group["eps"],
+            weight_decay=group["weight_decay"],
+            decoupled=self.decoupled,
+            correction1=1 - group["beta1"] ** self.t,
+            correction2=1 - group["beta2"] ** self.t,
+        )
+
+
+class AdamW(Adam):
+    """Adam with g' = g, and p -= lr weight_decay p before each step: the penalty is not divided by sqrt(v^)
+
+    Parameters
+    ----------
+    params, lr, beta1, beta2, eps : as for Adam
+    weight_decay : share of p, times lr, that a step takes away
+
+    >>> import needle as ndl
+    >>> w = ndl.Tensor([8.0])
+    >>> optimizer = AdamW([w], lr=0.5, weight_decay=0.5)
+    >>> (w * w).sum().backward()
+    >>> optimizer.step()
+    >>> w.tolist()
+    [5.5]
+    """
+
+    decoupled = True
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 0.01,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        eps: float = 1e-8,
+        weight_decay: float = 0.01,
+    ):
+        super().__init__(params, lr, beta1, beta2, eps, weight_decay)

@@ -1,0 +1,122 @@
+"""RMSprop and Adagrad: a learning rate for each element, by the squares of its gradients."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from needle import Tensor
+from needle_ndarray import NDArray
+from needle_nn.optim.optimizer import Optimizer
+from needle_nn.optim.options import Flag, Option
+
+
+def _penalised(p: NDArray, g: NDArray, weight_decay: float) -> NDArray:
+    return g + p * weight_decay if weight_decay else g
+
+
+class RMSprop(Optimizer):
+    """v = alpha v + (1 - alpha) g'^2;  p -= lr g' / (sqrt(v) + eps), with g' = g + weight_decay p
+
+    Parameters
+    ----------
+    params : Tensors, or groups of them with numbers of their own
+    lr : learning rate
+    alpha : in [0, 1), weight of the past in the mean of squares
+    eps : added to the root
+    weight_decay : penalty weight_decay/2 |p|^2
+    momentum : u = momentum u + g' / (sqrt(v) + eps);  p -= lr u
+    centered : the variance v - mean^2 in place of v, with mean = alpha mean + (1 - alpha) g'
+
+    `v`, `u` and `mean` are {parameter: NDArray}.
+
+    >>> import needle as ndl
+    >>> w = ndl.Tensor([1.0, -100.0])
+    >>> optimizer = RMSprop([w], lr=0.25, alpha=0.75)
+    >>> (w * w).sum().backward()
+    >>> optimizer.step()
+    >>> w.tolist()
+    [0.5, -99.5]
+    """
+
+    states = ("v", "u", "mean")
+    lr, eps, weight_decay = Option(), Option(), Option()
+    alpha, momentum = Option(below=1), Option(below=1)
+    centered = Flag()
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 0.01,
+        alpha: float = 0.99,
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        momentum: float = 0.0,
+        centered: bool = False,
+    ):
+        numbers = {"lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay, "momentum": momentum}
+        super().__init__(params, **numbers, centered=centered)
+
+    def update(self, group: dict[str, Any], params: list[Tensor], arrays: list[NDArray], grads: list[NDArray]) -> None:
+        alpha = group["alpha"]
+        for key, p, g in zip(params, arrays, grads, strict=True):
+            g = _penalised(p, g, group["weight_decay"])
+            (v,) = self.state_of("v", [key], [p])
+            v *= alpha
+            v += g * g * (1 - alpha)
+            square = v
+            if group["centered"]:
+                (mean,) = self.state_of("mean", [key], [p])
+                mean *= alpha
+                mean += g * (1 - alpha)
+                square = v - mean * mean
+            step = g / (square.sqrt() + group["eps"])
+            if group["momentum"]:
+                (u,) = self.state_of("u", [key], [p])
+                u *= group["momentum"]
+                u += step
+                step = u
+            p -= step * group["lr"]
+
+
+class Adagrad(Optimizer):
+    """s = s + g'^2;  p -= lr / (1 + (t - 1) lr_decay) g' / (sqrt(s) + eps), with g' = g + weight_decay p, after t steps
+
+    Parameters
+    ----------
+    params : Tensors, or groups of them with numbers of their own
+    lr, lr_decay : learning rate, and how it decays
+    weight_decay : penalty weight_decay/2 |p|^2
+    initial : where s starts
+    eps : added to the root
+
+    `s` is {parameter: NDArray}.
+
+    >>> import needle as ndl
+    >>> w = ndl.Tensor([1.0, -100.0])
+    >>> optimizer = Adagrad([w], lr=0.5)
+    >>> (w * w).sum().backward()
+    >>> optimizer.step()
+    >>> w.tolist()
+    [0.5, -99.5]
+    """
+
+    states = ("s",)
+    lr, lr_decay, weight_decay, initial, eps = Option(), Option(), Option(), Option(), Option()
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 0.01,
+        lr_decay: float = 0.0,
+        weight_decay: float = 0.0,
+        initial: float = 0.0,
+        eps: float = 1e-10,
+    ):
+        numbers = {"lr": lr, "lr_decay": lr_decay, "weight_decay": weight_decay, "initial": initial, "eps": eps}
+        super().__init__(params, **numbers)
+
+    def update(self, group: dict[str, Any], params: list[Tensor], arrays: list[NDArray], grads: list[NDArray]) -> None:
+        lr = group["lr"] / (1 + (self.t - 1) * group["lr_decay"])
+        for p, g, s in zip(arrays, grads, self.state_of("s", params, arrays, group["initial"]), strict=True):
+            g = _penalised(p, g, group["weight_decay"])
+            s += g * g
+            p -= g / (s.sqrt() + group["eps"]) * lr

@@ -1,0 +1,196 @@
+"""What optimizers have in common: parameters in groups, which gradients there are, and their state."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import needle_ndarray as nd
+from needle import Tensor
+from needle_ndarray import NDArray
+from needle_nn.optim.clipping import clip_grad_norm
+from needle_nn.optim.options import Option
+from needle_nn.optim.state import keyed, numbered, parts
+
+
+class Optimizer:
+    """Base of the optimizers. A subclass declares its numbers and states, and writes `update`.
+
+    Parameters
+    ----------
+    params : Tensors, or groups of them with numbers of their own: [{"params": [w], "lr": 0.1}, {"params": [b]}]
+    options : the numbers of every group that does not say otherwise
+
+    `params` lists all parameters, `param_groups` holds the groups, and `t` counts the steps. A number like `lr` can be read and
+    set as an attribute: it stands for all groups.
+
+    >>> import needle as ndl
+    >>> class SignDescent(ndl.optim.Optimizer):
+    ...     '''p -= lr sign(g)'''
+    ...     lr = Option()
+    ...     def update(self, group, params, arrays, grads):
+    ...         for p, g in zip(arrays, grads):
+    ...             p -= nd.sign(g) * group["lr"]
+    >>> w = ndl.Tensor([3.0, -4.0])
+    >>> optimizer = SignDescent([w], lr=0.5)
+    >>> (w * w).sum().backward()
+    >>> optimizer.step()
+    >>> w.tolist()
+    [2.5, -3.5]
+    """
+
+    #: Names of the dicts {parameter: NDArray} that a subclass keeps.
+    states: tuple[str, ...] = ()
+    #: Whether `update` hands a group to needle_ndarray in one call, which looks after shared memory itself.
+    in_one_call = False
+
+    def __init__(self, params: Iterable[Any], **options: Any):
+        self.param_groups = self._groups(params, options)
+        self.params: list[Tensor] = [p for group in self.param_groups for p in group["params"]]
+        self.t = 0
+        for name in self.states:
+            setattr(self, name, {})
+
+    # ---- Groups ----------------------------------------------------------------------------------------------------
+
+    def _groups(self, params: Any, options: dict[str, Any]) -> list[dict[str, Any]]:
+        what = type(self).__name__
+        if isinstance(params, (Tensor, dict)) or not isinstance(params, Iterable):
+            raise TypeError(f"{what}: expected an iterable of parameters, got {type(params).__name__}")
+        given = list(params)
+        if not any(isinstance(entry, dict) for entry in given):
+            given = [{"params": given}]
+        groups: list[dict[str, Any]] = []
+        seen: set[Tensor] = set()
+        for i, entry in enumerate(given):
+            group = self._group(f"{what}: group {i}" if len(given) > 1 else what, entry, options)
+            for p in group["params"]:
+                if p in seen:
+                    raise ValueError(f"{what}: parameter {len(seen)} comes twice")
+                seen.add(p)
+            groups.append(group)
+        return groups
+
+    def _group(self, what: str, entry: Any, options: dict[str, Any]) -> dict[str, Any]:
+        """{"params": list, number: value, ...}, checked."""
+        if not isinstance(entry, dict) or "params" not in entry:
+            raise TypeError(f"{what}: expected a dict with params, got {type(entry).__name__}")
+        unknown = [name for name in entry if name != "params" and name not in options]
+        if unknown:
+            raise ValueError(f"{what}: unknown option {unknown[0]!r}; known: {', '.join(options) or 'none'}")
+        given = entry["params"]
+        if not isinstance(given, (Tensor, Iterable)):
+            raise TypeError(f"{what}: expected an iterable of parameters, got {type(given).__name__}")
+        params = [given] if isinstance(given, Tensor) else list(given)
+        if not params:
+            raise ValueError(f"{what}: no parameters")
+        for i, p in enumerate(params):
+            if not isinstance(p, Tensor):
+                raise TypeError(f"{what}: parameter {i}: expected a Tensor, got {type(p).__name__}")
+            if not p.dtype.is_float:
+                raise TypeError(f"{what}: parameter {i} is {p.dtype}, expected float32 or float64")
+        return {
+            "params": params,
+            **{name: self._option(what, name, entry.get(name, options[name])) for name in options},
+        }
+
+    def _option(self, what: str, name: str, value: Any) -> Any:
+        declared = getattr(type(self), name, None)
+        return declared.checked(what, value) if isinstance(declared, Option) else value
+
+    # ---- Steps -----------------------------------------------------------------------------------------------------
+
+    def reset_grad(self) -> None:
+        """Forget all gradients."""
+        for p in self.params:
+            p.grad = None
+
+    zero_grad = reset_grad
+
+    def step(self) -> Any:
+        """Change every parameter that has a gradient; the gradients stay as they are."""
+        work = self._gradients()
+        if len(work) > 1 or not self.in_one_call:
+            work = self._unshared(work)
+        self.t += 1
+        for group, params, grads in work:
+            arrays = [a if (a := p.realize_cached_data()).is_compact() else writable(p) for p in params]
+            grads = [g if nd.alike(a, g) else g.astype(a.dtype) for a, g in zip(arrays, grads, strict=True)]
+            self.update(group, params, arrays, grads)
+
+    def update(self, group: dict[str, Any], params: list[Tensor], arrays: list[NDArray], grads: list[NDArray]) -> None:
+        """Change the arrays of a group's parameters in place. Subclasses write this; `params` are the keys of their states."""
+        raise NotImplementedError(f"{type(self).__name__}.update")
+
+    def _gradients(self) -> list[tuple[dict[str, Any], list[Tensor], list[NDArray]]]:
+        """The parameters with gradients of every group. All are computed (lazy mode) before any parameter changes."""
+        work = []
+        for group in self.param_groups:
+            params = [p for p in group["params"] if p.grad is not None]
+            work.append((group, params, [p.grad.realize_cached_data() for p in params]))
+        return [entry for entry in work if entry[1]]
+
+    def _unshared(self, work: list) -> list:
+        """Copies of gradients that lie in the memory of a parameter, which may change before they are read."""
+        written = {id(p.realize_cached_data()._handle) for p in self.params}
+        return [
+            (group, params, [g.copy() if id(g._handle) in written else g for g in grads])
+            for group, params, grads in work
+        ]
+
+    def state_of(self, name: str, params: list[Tensor], arrays: list[NDArray], value: float = 0.0) -> list[NDArray]:
+        """That state of these parameters; what is new starts at `value`."""
+        kept = getattr(self, name)
+        for p, a in zip(params, arrays, strict=True) if len(kept) < len(self.params) else ():
+            if p not in kept:
+                kept[p] = nd.full(a.shape, value, a.dtype, a.device)
+        return [kept[p] for p in params]
+
+    def clip_grad_norm(self, max_norm: float = 0.25) -> float:
+        """Scale all gradients together so that their norm is at most max_norm; the norm they had."""
+        return clip_grad_norm(self.params, max_norm)
+
+    # ---- State -----------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Copies of everything that a step depends on, but for the parameters, which are named by their place."""
+        groups, start = [], 0
+        for group in self.param_groups:
+            stop = start + len(group["params"])
+            groups.append({**group, "params": list(range(start, stop))})
+            start = stop
+        states = {name: numbered(self.params, getattr(self, name)) for name in self.states}
+        return {"t": self.t, "groups": groups, **states}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a `state_dict` of the same parameters in the same order; where it does not fit, change nothing."""
+        what = f"{type(self).__name__}.load_state_dict"
+        parts(what, state, "t", "groups", *self.states)
+        given = [len(group["params"]) for group in state["groups"]]
+        own = [len(group["params"]) for group in self.param_groups]
+        if given != own:
+            raise ValueError(f"{what}: groups of {given} parameters, this optimizer has {own}")
+        groups = []
+        for old, new in zip(self.param_groups, state["groups"], strict=True):
+            if set(old) != set(new):
+                raise ValueError(f"{what}: options {', '.join(sorted(set(old) ^ set(new)))} are in only one of the two")
+            numbers = {name: self._option(what, name, value) for name, value in new.items() if name != "params"}
+            groups.append({"params": old["params"], **numbers})
+        states = {name: keyed(f"{what}: {name}", self.params, state[name]) for name in self.states}
+        self.param_groups, self.t = groups, int(state["t"])
+        for name, kept in states.items():
+            setattr(self, name, kept)
+
+    def __repr__(self) -> str:
+        numbers = ", ".join(f"{name}={value}" for name, value in self.param_groups[0].items() if name != "params")
+        groups = f", {len(self.param_groups)} groups" if len(self.param_groups) > 1 else ""
+        return f"{type(self).__name__}({len(self.params)} parameters{groups}, {numbers})"
+
+
+def writable(p: Tensor) -> NDArray:
+    """The array of a parameter; a broadcast view, which cannot be written to, is replaced by a copy first."""
+    array = p.realize_cached_data()
+    if not array.is_compact() and any(step == 0 and n > 1 for step, n in zip(array.strides, array.shape, strict=True)):
+        p.cached_data = array = array.copy()
+    return array
+
+
+__all__ = ["Option", "Optimizer", "writable"]

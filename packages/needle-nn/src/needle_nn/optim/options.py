@@ -1,0 +1,58 @@
+"""The numbers of an optimizer: checked, one for each group of parameters, read and set as attributes."""
+
+import math
+from typing import Any
+
+
+def number(what: str, name: str, value: Any, low: float = 0.0, below: float = math.inf) -> float:
+    """value as a float in [low, below), or a line that says what is wrong with it."""
+    try:
+        result = float(value)
+    except (TypeError, ValueError, OverflowError):
+        result = math.nan
+    if isinstance(value, bool) or not low <= result < below:
+        room = f"a number from {low:g} on" if below == math.inf else f"a number in [{low:g}, {below:g})"
+        raise ValueError(f"{what}: {name} = {value!r}: expected {room}")
+    return result
+
+
+def count(what: str, name: str, value: Any, low: int = 1) -> int:
+    """value as an int from `low` on."""
+    if isinstance(value, bool) or not hasattr(value, "__index__") or value.__index__() < low:
+        raise ValueError(f"{what}: {name} = {value!r}: expected an int from {low} on")
+    return value.__index__()
+
+
+class Option:
+    """A number in [low, below) of every group: reading gives that of the first group, assigning sets it in all of them."""
+
+    def __init__(self, low: float = 0.0, below: float = math.inf):
+        self.low, self.below = low, below
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def checked(self, what: str, value: Any) -> Any:
+        return number(what, self.name, value, self.low, self.below)
+
+    def __get__(self, optimizer: Any, owner: Any = None) -> Any:
+        return self if optimizer is None else optimizer.param_groups[0][self.name]
+
+    def __set__(self, optimizer: Any, value: Any) -> None:
+        value = self.checked(type(optimizer).__name__, value)
+        for group in optimizer.param_groups:
+            group[self.name] = value
+
+
+class Flag(Option):
+    """A switch of every group."""
+
+    def checked(self, what: str, value: Any) -> bool:
+        return bool(value)
+
+
+class Optional(Option):
+    """A number, or None."""
+
+    def checked(self, what: str, value: Any) -> float | None:
+        return None if value is None else super().checked(what, value)

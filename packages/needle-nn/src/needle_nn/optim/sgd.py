@@ -1,0 +1,78 @@
+"""Stochastic gradient descent, with momentum in several forms."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import needle_ndarray as nd
+from needle import Tensor
+from needle_ndarray import NDArray
+from needle_nn.optim.optimizer import Optimizer
+from needle_nn.optim.options import Flag, Option, Optional
+
+
+class SGD(Optimizer):
+    """g' = g + weight_decay p + l1 sign(p);  u = momentum u + (1 - dampening) g';  p -= lr u
+
+    Parameters
+    ----------
+    params : Tensors, or groups of them with numbers of their own
+    lr : learning rate
+    momentum : in [0, 1); u is a mean of gradients, starting at 0. Without momentum u = g', and nothing is kept
+    weight_decay, l1 : penalties weight_decay/2 |p|^2 and l1 |p|
+    nesterov : go along momentum u + (1 - dampening) g', where u would be after another step
+    unbiased : divide u by 1 - momentum^t, which makes it a mean from the first step on
+    dampening : momentum, unless given; 0 is PyTorch's momentum, whose u is a sum, larger by 1 / (1 - momentum)
+
+    `u` is {parameter: NDArray}.
+
+    >>> import needle as ndl
+    >>> w = ndl.Tensor([4.0])
+    >>> optimizer = SGD([w], lr=0.5, momentum=0.5)
+    >>> for _ in range(2):
+    ...     (w * w).sum().backward()
+    ...     optimizer.step()
+    >>> w.tolist(), optimizer.u[w].tolist()
+    ([0.0], [4.0])
+    """
+
+    states = ("u",)
+    in_one_call = True
+    lr, weight_decay, l1 = Option(), Option(), Option()
+    momentum, dampening = Option(below=1), Optional(low=-float("inf"))
+    nesterov, unbiased = Flag(), Flag()
+    u: dict[Tensor, NDArray]
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 0.01,
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
+        *,
+        nesterov: bool = False,
+        unbiased: bool = False,
+        l1: float = 0.0,
+        dampening: float | None = None,
+    ):
+        numbers = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "l1": l1, "dampening": dampening}
+        super().__init__(params, **numbers, nesterov=nesterov, unbiased=unbiased)
+        for group in self.param_groups:
+            if group["nesterov"] and group["momentum"] == 0:
+                raise ValueError("SGD: nesterov needs a momentum")
+            if group["unbiased"] and group["dampening"] is not None:
+                raise ValueError("SGD: unbiased goes without dampening")
+
+    def update(self, group: dict[str, Any], params: list[Tensor], arrays: list[NDArray], grads: list[NDArray]) -> None:
+        momentum, steps = group["momentum"], self.t + bool(group["nesterov"])
+        nd.sgd_step(
+            arrays,
+            grads,
+            self.state_of("u", params, arrays) if momentum else None,
+            lr=group["lr"],
+            momentum=momentum,
+            dampening=group["dampening"],
+            weight_decay=group["weight_decay"],
+            l1=group["l1"],
+            nesterov=group["nesterov"],
+            correction=1 - momentum**steps if group["unbiased"] else 1.0,
+        )

@@ -1,0 +1,129 @@
+"""The same numbers as PyTorch's optimizers, schedules and clipping.
+
+PyTorch's momentum is u = m u + g, the course's u = m u + (1 - m) g: with a learning rate lr / (1 - m) the course's is PyTorch's,
+and with dampening=0 so is ours. PyTorch's `dampening` leaves its first step undamped; ours does not.
+"""
+
+import numpy as np
+import pytest
+from optim_formulas import parameters, set_gradients
+
+from needle import optim
+
+pytestmark = pytest.mark.parity
+
+
+@pytest.fixture(autouse=True)
+def needs_torch():
+    global torch
+    torch = pytest.importorskip("torch")
+
+
+#: (ours, our numbers, theirs, their numbers)
+PAIRS = {
+    "sgd": ("SGD", {"lr": 0.1}, "SGD", {"lr": 0.1}),
+    "sgd, weight decay": ("SGD", {"lr": 0.1, "weight_decay": 0.1}, "SGD", {"lr": 0.1, "weight_decay": 0.1}),
+    "undamped": ("SGD", {"lr": 0.1, "momentum": 0.9, "dampening": 0.0}, "SGD", {"lr": 0.1, "momentum": 0.9}),
+    "mean of gradients": ("SGD", {"lr": 0.1, "momentum": 0.9}, "SGD", {"lr": 0.1 * (1 - 0.9), "momentum": 0.9}),
+    "nesterov": (
+        "SGD",
+        {"lr": 0.1, "momentum": 0.9, "dampening": 0.0, "nesterov": True},
+        "SGD",
+        {"lr": 0.1, "momentum": 0.9, "nesterov": True},
+    ),
+    "adam": ("Adam", {"lr": 0.1}, "Adam", {"lr": 0.1}),
+    "adam, weight decay": (
+        "Adam",
+        {"lr": 0.1, "beta1": 0.8, "beta2": 0.9, "eps": 1e-4, "weight_decay": 0.1},
+        "Adam",
+        {"lr": 0.1, "betas": (0.8, 0.9), "eps": 1e-4, "weight_decay": 0.1},
+    ),
+    "adamw": ("AdamW", {"lr": 0.1}, "AdamW", {"lr": 0.1}),
+    "rmsprop": ("RMSprop", {"lr": 0.1}, "RMSprop", {"lr": 0.1}),
+    "rmsprop, all": (
+        *("RMSprop", {"lr": 0.1, "momentum": 0.9, "centered": True, "weight_decay": 0.1, "eps": 1e-4}),
+        *("RMSprop", {"lr": 0.1, "momentum": 0.9, "centered": True, "weight_decay": 0.1, "eps": 1e-4}),
+    ),
+    "adagrad": (
+        "Adagrad",
+        {"lr": 0.1, "lr_decay": 0.1, "weight_decay": 0.1, "initial": 0.2},
+        "Adagrad",
+        {"lr": 0.1, "lr_decay": 0.1, "weight_decay": 0.1, "initial_accumulator_value": 0.2},
+    ),
+}
+
+
+def pair(dtype="float32"):
+    params, values = parameters(dtype)
+    return params, [torch.tensor(v, requires_grad=True) for v in values]
+
+
+def same_gradients(params, theirs, seed):
+    for t, g in zip(theirs, set_gradients(params, seed), strict=True):
+        t.grad = torch.tensor(g)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", PAIRS)
+def test_steps(name, dtype):
+    ours, our_numbers, other, their_numbers = PAIRS[name]
+    params, theirs = pair(dtype)
+    optimizer, twin = getattr(optim, ours)(params, **our_numbers), getattr(torch.optim, other)(theirs, **their_numbers)
+    for t in range(10):
+        same_gradients(params, theirs, t)
+        optimizer.step(), twin.step()
+    for p, q in zip(params, theirs, strict=True):
+        near = 1e-5 if dtype == "float32" else 1e-12
+        np.testing.assert_allclose(p.numpy(), q.detach().numpy(), rtol=near, atol=near)
+
+
+def theirs_named(name, *args, **numbers):
+    return lambda o: getattr(torch.optim.lr_scheduler, name)(o, *args, **numbers)
+
+
+RATES = {
+    "step": (lambda o: optim.StepLR(o, 3, 0.5), theirs_named("StepLR", 3, 0.5)),
+    "cosine": (lambda o: optim.CosineLR(o, 12, 0.01), theirs_named("CosineAnnealingLR", 12, 0.01)),
+    "one cycle": (
+        lambda o: optim.OneCycleLR(o, 0.5, 12),
+        theirs_named("OneCycleLR", 0.5, 12, cycle_momentum=False),
+    ),
+    "lambda": (lambda o: optim.LambdaLR(o, lambda t: 0.9**t), theirs_named("LambdaLR", lambda t: 0.9**t)),
+    "warm-up": (lambda o: optim.WarmupLR(o, 5), theirs_named("LinearLR", 0.2, 1.0, 4)),
+}
+
+
+@pytest.mark.parametrize("name", RATES)
+def test_schedules(name):
+    params, theirs = pair()
+    optimizer, twin = optim.SGD(params, lr=0.1), torch.optim.SGD(theirs, lr=0.1)
+    schedule, other = RATES[name][0](optimizer), RATES[name][1](twin)
+    for t in range(12):
+        assert optimizer.lr == pytest.approx(twin.param_groups[0]["lr"], abs=1e-12)
+        if t < 11:
+            same_gradients(params, theirs, t)
+            optimizer.step(), twin.step()
+            schedule.step(), other.step()
+
+
+@pytest.mark.parametrize(
+    "numbers", [{"patience": 1}, {"patience": 0, "cooldown": 1}, {"patience": 2, "threshold": 0.2}]
+)
+def test_plateau(numbers):
+    params, theirs = pair()
+    optimizer, twin = optim.SGD(params, lr=1.0), torch.optim.SGD(theirs, lr=1.0)
+    schedule = optim.ReduceOnPlateau(optimizer, 0.5, **numbers)
+    other = theirs_named("ReduceLROnPlateau", factor=0.5, **numbers)(twin)
+    for metric in np.random.default_rng(0).random(30):
+        schedule.step(metric), other.step(metric)
+        assert optimizer.lr == twin.param_groups[0]["lr"]
+
+
+@pytest.mark.parametrize("norm_type", [2.0, 1.0, float("inf")])
+def test_clipping(norm_type):
+    params, theirs = (some[:4] for some in pair())  # PyTorch has no largest of none
+    same_gradients(params, theirs, 0)
+    norm = optim.clip_grad_norm_(params, 0.5, norm_type)
+    assert norm == pytest.approx(float(torch.nn.utils.clip_grad_norm_(theirs, 0.5, norm_type)), rel=1e-5)
+    for p, q in zip(params, theirs, strict=True):
+        np.testing.assert_allclose(p.grad.numpy(), q.grad.numpy(), rtol=1e-5)
