@@ -37,20 +37,13 @@ CPU = ("ndarray", "core", "nn")
 QUICK_BUILD = {"NEEDLE_BUILD_LEVELS": "v2"}  # one instruction set, which every x86-64 machine has
 DEBUG_BUILD = {"NEEDLE_BUILD_DEBUG": "1"}
 QUICK_TESTS = ("-m", "not parity and not slow")
-# Where tests run again only because the installation differs, the large tables stay out.
-TABLES = (
-    "needle-ndarray/tests/test_contract.py",
-    "needle-ndarray/tests/test_toy_backend.py",
-    "needle-core/tests/test_ops.py",
-)
-SAME_CODE = (*QUICK_TESTS, *[f"--ignore=packages/{path}" for path in TABLES])
 FEW_EXAMPLES = {"NEEDLE_HYPOTHESIS": "small"}
 
 nox.needs_version = ">=2024.4.15"
 nox.options.default_venv_backend = "virtualenv"  # comes with nox, and needs no ensurepip
 nox.options.error_on_external_run = True
 nox.options.sessions = ["lint", "typecheck", "tests", "cpu_only", "integration", "kernels_debug", "docs"]
-nox.options.sessions += [f"editable({name})" for name, package in PACKAGES.items() if package.compiled]
+nox.options.sessions += ["editable(core)"]  # which installs all that is compiled
 each_package = nox.parametrize("package", [nox.param(name, id=name) for name in PACKAGES])
 
 
@@ -114,8 +107,11 @@ def install(session: nox.Session, *names: str, extras: str = "", wheels: dict[st
 
 
 def pytest(session: nox.Session, *args: str, **env: str) -> None:
-    """Run pytest with the settings of the root pyproject.toml."""
-    session.run("pytest", "-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT), *args, env=env)
+    """Run pytest with the settings of the root pyproject.toml, a process per core."""
+    # Processes that share the cores must not spin while they wait, and must collect the same tests in the same order.
+    env = {"OMP_WAIT_POLICY": "passive", "PYTHONHASHSEED": "0", **env}
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    session.run("pytest", "-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT), f"-n{cores}", *args, env=env)
 
 
 def check_origin(session: nox.Session, name: str, folder: str) -> None:
@@ -127,6 +123,17 @@ def check_origin(session: nox.Session, name: str, folder: str) -> None:
 
 def tests_of(name: str) -> str:
     return f"{PACKAGES[name].folder}/tests"
+
+
+def smoke_tests(*names: str) -> list[str]:
+    """Imports, the course's code, the examples: enough where tests run again only because the installation differs."""
+    kinds = ("import", "course", "doctests", "examples", "config")
+    return [
+        str(path.relative_to(ROOT))
+        for name in names
+        for path in sorted((ROOT / tests_of(name)).glob("test_*.py"))
+        if any(kind in path.stem for kind in kinds)
+    ]
 
 
 # ---- Tests --------------------------------------------------------------------------------------------------
@@ -144,13 +151,13 @@ def tests(session: nox.Session, package: str) -> None:
 @nox.session
 @each_package
 def editable(session: nox.Session, package: str) -> None:
-    """The same with editable installs, of copies: a build in place would leave its files among the sources."""
+    """Some of them with editable installs, of copies (arguments name other tests): a build in place would leave its files among the sources."""
     for name in (*PACKAGES[package].needs, package):
         folder = staged(name, "editable", QUICK_BUILD) / "source"
         extras = "[test]" if name == package else ""
         session.install("-e", f"{folder}{extras}", env=QUICK_BUILD)
         check_origin(session, name, "source")
-    pytest(session, tests_of(package), *SAME_CODE, *session.posargs, **FEW_EXAMPLES)
+    pytest(session, *(session.posargs or smoke_tests(*PACKAGES[package].needs, package)))
 
 
 @nox.session
@@ -159,8 +166,7 @@ def cpu_only(session: nox.Session) -> None:
     install(session, *CPU, extras="[test]")
     absent = "from importlib.util import find_spec as f; assert not any(map(f, ['cupy', 'torch'])), 'not CPU only'"
     session.run("python", "-c", absent)
-    for name in CPU:
-        pytest(session, tests_of(name), *SAME_CODE, **FEW_EXAMPLES)
+    pytest(session, *smoke_tests(*CPU))
     session.run("python", "apps/ndarray_demo.py", "--steps", "50")
 
 

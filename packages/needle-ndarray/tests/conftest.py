@@ -9,7 +9,7 @@ import needle_ndarray as nd
 
 CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 COMMON = {"deadline": None, "suppress_health_check": CHECKS, "database": None, "print_blob": True}
-settings.register_profile("ci", max_examples=600, derandomize=True, **COMMON)
+settings.register_profile("ci", max_examples=200, derandomize=True, **COMMON)
 settings.register_profile("small", max_examples=60, derandomize=True, **COMMON)  # for the sanitizer build
 settings.register_profile("long", max_examples=5000, **COMMON)  # by hand, with new examples every time
 settings.load_profile(os.environ.get("NEEDLE_HYPOTHESIS", "ci"))

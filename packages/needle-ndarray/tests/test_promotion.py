@@ -177,7 +177,9 @@ def test_array_from_numpy_dtypes(dtype, device):
 
 
 @pytest.mark.parametrize(
-    "bad", [np.array(["a"]), np.array([1j]), np.array([object()]), np.array(["2020-01-01"], "M8[D]")], ids=repr
+    "bad",
+    [np.array(["a"]), np.array([1j]), np.array([object()]), np.array(["2020-01-01"], "M8[D]")],
+    ids=lambda x: str(x.dtype),
 )
 def test_array_refuses(bad, device):
     with pytest.raises(TypeError):
