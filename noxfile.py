@@ -151,7 +151,7 @@ def tests(session: nox.Session, package: str) -> None:
 @nox.session
 @each_package
 def editable(session: nox.Session, package: str) -> None:
-    """Some of them with editable installs, of copies (arguments name other tests): a build in place would leave its files among the sources."""
+    """Some of them with editable installs, of copies, since a build in place leaves files; arguments name other tests."""
     for name in (*PACKAGES[package].needs, package):
         folder = staged(name, "editable", QUICK_BUILD) / "source"
         extras = "[test]" if name == package else ""
