@@ -37,11 +37,10 @@ def epoch(dataloader, model, opt=None):
 
 
 def train_mnist(
-    batch_size=100, epochs=10, optimizer=None, lr=0.001, weight_decay=0.001, hidden_dim=100, data_dir="data"
+    batch_size=100, epochs=10, optimizer=ndl.optim.Adam, lr=0.001, weight_decay=0.001, hidden_dim=100, data_dir="data"
 ):
     """Train an MLPResNet on MNIST, by default with Adam: (training error, loss, test error, loss) of the last epoch."""
     np.random.seed(4)  # noqa: NPY002
-    optimizer = ndl.optim.Adam if optimizer is None else optimizer
     sets = [
         ndl.data.MNISTDataset(f"{data_dir}/{part}-images-idx3-ubyte.gz", f"{data_dir}/{part}-labels-idx1-ubyte.gz")
         for part in ("train", "t10k")

@@ -92,10 +92,12 @@ def epoch_general_cifar10(dataloader, model, loss_fn=nn.SoftmaxLoss, opt=None):
     return average.result()
 
 
-def train_cifar10(model, dataloader, n_epochs=1, optimizer=None, lr=0.001, weight_decay=0.001, loss_fn=nn.SoftmaxLoss):
+def train_cifar10(
+    model, dataloader, n_epochs=1, optimizer=ndl.optim.Adam, lr=0.001, weight_decay=0.001, loss_fn=nn.SoftmaxLoss
+):
     """Train, with Adam by default: (average accuracy, average loss) of the last epoch."""
     np.random.seed(4)  # noqa: NPY002
-    opt = (optimizer or ndl.optim.Adam)(model.parameters(), lr=lr, weight_decay=weight_decay)
+    opt = optimizer(model.parameters(), lr=lr, weight_decay=weight_decay)
     for _ in range(n_epochs):
         result = epoch_general_cifar10(dataloader, model, loss_fn, opt)
     return result
@@ -141,7 +143,7 @@ def train_ptb(
     data,
     seq_len=40,
     n_epochs=1,
-    optimizer=None,
+    optimizer=ndl.optim.SGD,
     lr=4.0,
     weight_decay=0.0,
     loss_fn=nn.SoftmaxLoss,
@@ -151,7 +153,7 @@ def train_ptb(
 ):
     """Train, with SGD by default: (average accuracy, average loss) of the last epoch; see `epoch_general_ptb`."""
     np.random.seed(4)  # noqa: NPY002
-    opt = (optimizer or ndl.optim.SGD)(model.parameters(), lr=lr, weight_decay=weight_decay)
+    opt = optimizer(model.parameters(), lr=lr, weight_decay=weight_decay)
     for _ in range(n_epochs):
         result = epoch_general_ptb(data, model, seq_len, loss_fn, opt, clip, device, dtype)
     return result
