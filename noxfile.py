@@ -231,9 +231,12 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def demo(session: nox.Session) -> None:
-    """A small network learns two spirals, on NDArrays alone."""
-    install(session, "core")
-    session.run("python", "apps/ndarray_demo.py", *session.posargs)
+    """A small CNN learns handwritten digits, then a small GPT some English; reports in runs/."""
+    install(session, "nn")
+    shutil.rmtree(ROOT / "runs" / "demo", ignore_errors=True)
+    session.run("needle", "train", "digits", "--out", "runs/demo/digits")
+    session.run("needle", "train", "text", "--steps", "300", "--out", "runs/demo/text")
+    session.run("needle", "generate", "runs/demo/text")
 
 
 @nox.session
