@@ -88,7 +88,8 @@ class MaxPool2d(FusedOp):
         return (array_api.max_pool2d_grad(out_grad, x, *self.geometry),)
 
     def composed(self, x):
-        shifts = _windows(x, *self.geometry, -math.inf)  # (kh kw, N, OH, OW, C)
+        size, stride, padding = self.geometry
+        shifts = _windows(x, size, stride, padding, -math.inf)  # (kh kw, N, OH, OW, C)
         return reshape(gather(shifts, argmax(shifts, 0, keepdims=True), 0), shifts.shape[1:])
 
 

@@ -1,0 +1,271 @@
+"""Checkpoints: safetensors files with JSON in their header, written so that a crash at any moment leaves a whole one.
+
+`save` and `load` write and read a bare `state_dict`, in files that the safetensors library of any framework reads.
+`Checkpoints` keeps the latest states of a run in a folder. A checkpoint is one file: arrays under names like `model.fc.weight`,
+everything else as JSON in the header's entry `needle`, with a SHA-256 of it all. It is written beside its place, flushed to disk
+and renamed; which one is the latest follows from the names alone.
+
+>>> import os, tempfile
+>>> path = os.path.join(tempfile.mkdtemp(), "model.safetensors")
+>>> save(path, {"weight": Tensor([[1.0, 2.0]])})
+>>> load(path)["weight"].tolist()
+[[1.0, 2.0]]
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.numpy
+
+import needle.random
+from needle import Tensor
+from needle_nn.packing import pack, unpack
+
+__all__ = [
+    "CheckpointError",
+    "Checkpoints",
+    "load",
+    "load_checkpoint",
+    "random_state",
+    "save",
+    "save_checkpoint",
+    "set_random_state",
+]
+
+FORMAT = 1  # of the JSON in a checkpoint's header
+
+#: safetensors' dtypes: NumPy's, and the one a Needle tensor gets.
+_DTYPES = {
+    "F64": ("<f8", "float64"),
+    "F32": ("<f4", "float32"),
+    "F16": ("<f2", "float32"),
+    "BF16": ("<u2", "float32"),  # the upper half of a float32
+    "I64": ("<i8", "int64"),
+    "I32": ("<i4", "int32"),
+    "I16": ("<i2", "int32"),
+    "I8": ("i1", "int32"),
+    "U64": ("<u8", "int64"),
+    "U32": ("<u4", "int64"),
+    "U16": ("<u2", "int32"),
+    "U8": ("u1", "int32"),
+    "BOOL": ("?", "bool"),
+}
+
+
+class CheckpointError(ValueError):
+    """A file that cannot be used; the message names it and the reason, in one line."""
+
+
+# ---- A bare state_dict -------------------------------------------------------------------------------------
+
+
+def save(path: str | os.PathLike, state: Mapping[str, Any]) -> None:
+    """Write {name: Tensor or array} as a safetensors file, whole or not at all."""
+    arrays = {}
+    for name, value in state.items():
+        if not isinstance(name, str) or not hasattr(value, "__array__"):
+            raise TypeError(
+                f"save: {name!r} is a {type(value).__name__}: expected tensors by name; Checkpoints keeps the rest"
+            )
+        arrays[name] = np.array(value, order="C")
+    _write(Path(path), arrays)
+
+
+def load(path: str | os.PathLike, device: Any = None) -> dict[str, Tensor]:
+    """The tensors of a safetensors file of any framework by name; small ints become int32, 16-bit floats float32."""
+    tensors, _ = _read(Path(path))
+    return {
+        name: Tensor(_converted(Path(path), name, array, target), device=device, dtype=target, requires_grad=False)
+        for name, (array, target) in tensors.items()
+    }
+
+
+def _converted(path: Path, name: str, array: np.ndarray, target: str) -> np.ndarray:
+    if array.dtype == np.uint64 and array.size and int(array.max()) >= 2**63:
+        raise CheckpointError(f"{path}: {name} holds {int(array.max())}, which is too large for int64")
+    return array.astype(target, copy=False)
+
+
+# ---- A checkpoint: any nested state ------------------------------------------------------------------------
+
+
+def save_checkpoint(path: str | os.PathLike, state: Any) -> None:
+    """Write a nested state of dicts, lists, numbers, strings, tensors and arrays as one file, whole or not at all."""
+    arrays, text = pack(state)
+    # One entry, so that equal states make equal files: the library writes several in any order.
+    header = json.dumps({"format": FORMAT, "sha256": _digest(arrays, text), "state": text}, ensure_ascii=False)
+    _write(Path(path), arrays, {"needle": header})
+
+
+def load_checkpoint(path: str | os.PathLike) -> Any:
+    """The state in a file of `save_checkpoint`; CheckpointError where it is damaged or something else."""
+    path = Path(path)
+    tensors, entries = _read(path)
+    try:
+        header = json.loads(entries["needle"])
+        version, digest, text = header["format"], header["sha256"], header["state"]
+    except (KeyError, TypeError, ValueError, RecursionError):
+        raise CheckpointError(
+            f"{path}: a safetensors file, but no checkpoint of needle; load() reads its tensors"
+        ) from None
+    if version != FORMAT:
+        raise CheckpointError(f"{path}: checkpoint format {version}, this version of needle reads {FORMAT}")
+    arrays = {name: array for name, (array, _) in tensors.items()}
+    if not isinstance(text, str) or digest != _digest(arrays, text):
+        raise CheckpointError(f"{path}: damaged: its contents do not match its SHA-256")
+    try:
+        return unpack(arrays, text)
+    except ValueError as error:
+        raise CheckpointError(f"{path}: {error}") from None
+
+
+def _digest(arrays: dict[str, np.ndarray], text: str) -> str:
+    sha = hashlib.sha256(text.encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        sha.update(f"{name}\n{array.dtype.str}{array.shape}\n".encode())
+        sha.update(array.reshape(-1).view(np.uint8).data)
+    return sha.hexdigest()
+
+
+# ---- Files -------------------------------------------------------------------------------------------------
+
+
+def _read(path: Path) -> tuple[dict[str, tuple[np.ndarray, str]], dict[str, str]]:
+    """{name: (array, dtype of its tensor)} and the header's own entries. Read at once: a mapped file may shrink under us."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise CheckpointError(f"{path}: {error.strerror or error}") from None
+    try:
+        views = safetensors.deserialize(content)
+    except safetensors.SafetensorError as error:
+        raise CheckpointError(
+            f"{path}: truncated, damaged or no safetensors file ({len(content)} bytes): {error}"
+        ) from None
+    tensors = {}
+    for name, view in views:
+        if view["dtype"] not in _DTYPES:
+            raise CheckpointError(f"{path}: {name} is of dtype {view['dtype']}; known are {', '.join(_DTYPES)}")
+        stored, target = _DTYPES[view["dtype"]]
+        array = np.frombuffer(view["data"], stored).reshape(view["shape"])
+        if view["dtype"] == "BF16":
+            array = (array.astype(np.uint32) << 16).view(np.float32)
+        tensors[name] = (array, target)
+    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    return tensors, header.get("__metadata__") or {}
+
+
+def _write(path: Path, arrays: dict[str, np.ndarray], entries: dict[str, str] | None = None) -> None:
+    with replacing(path) as unfinished:
+        unfinished.write_bytes(
+            safetensors.numpy.save(arrays, entries)
+        )  # its save_file would make a file only the owner can read
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A file beside `path` to write to; at the end of the block it is flushed to disk and takes the place of `path`."""
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield unfinished
+        _flush(unfinished)
+        os.replace(unfinished, path)
+        _flush(path.parent)  # the new name too must outlast a power failure
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+
+
+def _flush(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+# ---- A run's folder ----------------------------------------------------------------------------------------
+
+
+class Checkpoints:
+    """The latest `keep` states of a run, in files checkpoint-<step>.safetensors of one folder.
+
+    >>> import tempfile
+    >>> kept = Checkpoints(tempfile.mkdtemp())
+    >>> for step in (10, 20, 30):
+    ...     kept.save(step, {"step": step}).name
+    'checkpoint-00000010.safetensors'
+    'checkpoint-00000020.safetensors'
+    'checkpoint-00000030.safetensors'
+    >>> [path.name for path in kept.files()], kept.load()
+    (['checkpoint-00000020.safetensors', 'checkpoint-00000030.safetensors'], {'step': 30})
+    """
+
+    NAME = re.compile(r"checkpoint-(\d{8,})\.safetensors")
+
+    def __init__(self, folder: str | os.PathLike, keep: int = 2):
+        if keep < 1:
+            raise ValueError(f"Checkpoints: keep must be at least 1, got {keep}")
+        self.folder, self.keep = Path(folder), keep
+
+    def files(self) -> list[Path]:
+        """The checkpoints that are there, oldest first."""
+        found = self.folder.iterdir() if self.folder.is_dir() else ()
+        steps = {path: int(match[1]) for path in found if (match := self.NAME.fullmatch(path.name))}
+        return sorted(steps, key=steps.__getitem__)
+
+    def save(self, step: int, state: Any) -> Path:
+        """Write a checkpoint, then remove what it makes useless: the oldest ones, and what killed runs left unfinished.
+
+        Later ones go too: a run that went on from an earlier checkpoint has left them behind.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / f"checkpoint-{step:08d}.safetensors"
+        save_checkpoint(path, state)
+        files = self.files()
+        here = files.index(path)
+        useless = files[: max(0, here + 1 - self.keep)] + files[here + 1 :]
+        for old in (*useless, *self.folder.glob(".checkpoint-*.tmp")):
+            old.unlink(missing_ok=True)
+        return path
+
+    def find(self, which: str = "latest") -> Path:
+        """The path of the `latest` or the `previous` checkpoint."""
+        if which not in ("latest", "previous"):
+            raise ValueError(f"Checkpoints: expected latest or previous, got {which!r}")
+        files, back = self.files(), 1 if which == "latest" else 2
+        if len(files) < back:
+            raise CheckpointError(f"{self.folder}: no {which} checkpoint there ({len(files)} found)")
+        return files[-back]
+
+    def load(self, which: str = "latest") -> Any:
+        """The state of the `latest` checkpoint; if it is damaged, the error names the `previous` one, where there is one."""
+        path = self.find(which)
+        try:
+            return load_checkpoint(path)
+        except CheckpointError as error:
+            if which == "previous" or len(self.files()) < 2:
+                raise
+            raise CheckpointError(f"{error}; the previous checkpoint is {self.find('previous').name}") from None
+
+
+# ---- Generators --------------------------------------------------------------------------------------------
+
+
+def random_state() -> dict[str, Any]:
+    """State of NumPy's global generator and of needle.random, fit for a checkpoint."""
+    return {"numpy": np.random.get_state(), "needle": needle.random.get_state()}  # noqa: NPY002  the course's generator
+
+
+def set_random_state(state: dict[str, Any]) -> None:
+    """Go on drawing where `random_state` was asked."""
+    np.random.set_state(state["numpy"])  # noqa: NPY002
+    needle.random.set_state(state["needle"])

@@ -1,0 +1,182 @@
+"""needle train: from a recipe to a folder with checkpoints, metrics.jsonl and report.html."""
+
+import argparse
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+from needle_nn import nn, optim
+from needle_nn.checkpoint import Checkpoints
+from needle_nn.command.page import write_page
+from needle_nn.command.recipes import RECIPES, Recipe, UsageError
+from needle_nn.command.runs import Run, data_of, open_run, options, seed_everything
+from needle_nn.training import (
+    Callback,
+    EarlyStop,
+    MetricsFile,
+    ProgressBar,
+    SaveCheckpoints,
+    TensorBoard,
+    Trainer,
+    accuracy,
+)
+
+#: Settings of a recipe: flag, type, help. A recipe has those it gives a default.
+FLAGS: dict[str, tuple[Any, str]] = {
+    "epochs": (int, "passes over the data"),
+    "steps": (int, "stop after this many steps, whatever the epochs"),
+    "patience": (int, "stop when the validation loss got no better for this many epochs"),
+    "lr": (float, "learning rate"),
+    "batch_size": (int, "examples in a step"),
+    "weight_decay": (float, "pull of the weights towards 0"),
+    "accumulate": (int, "batches whose gradients make one step"),
+    "workers": (int, "threads that load data ahead"),
+    "context": (int, "characters or words the model looks back"),
+    "width": (int, "numbers that stand for a character or word"),
+    "layers": (int, "layers of the model"),
+    "dropout": (float, "share of numbers dropped in training"),
+}
+MAY_CHANGE = {"epochs", "steps", "patience", "data", "device", "workers"}  # when a run goes on
+POSITIVE = {"epochs", "steps", "batch_size", "accumulate", "context", "width", "layers", "lr", "patience"}
+
+
+def add_to(commands: Any) -> None:
+    made = commands.add_parser("train", help="train a model by a recipe", description="Train a model by a recipe.")
+    recipes = made.add_subparsers(title="recipes", dest="recipe", metavar="RECIPE", required=True)
+    for name, recipe in RECIPES.items():
+        _add_recipe(recipes.add_parser(name, help=recipe.help, description=recipe.help + "."), name, recipe)
+
+
+def _add_recipe(made: argparse.ArgumentParser, name: str, recipe: Recipe) -> None:
+    made.set_defaults(run=run)
+    made.add_argument("--data", metavar="PATH", help=recipe.data_help)
+    made.add_argument("--out", metavar="FOLDER", default=f"runs/{name}", help="the run's folder (default: %(default)s)")
+    made.add_argument(
+        "--resume",
+        nargs="?",
+        const="latest",
+        choices=["latest", "previous"],
+        help="go on with the run in --out, from its latest checkpoint or the one before",
+    )
+    made.add_argument("--overwrite", action="store_true", help="begin again where --out holds a run already")
+    for flag, (kind, told) in FLAGS.items():
+        if flag in recipe.defaults:
+            default = recipe.defaults[flag]
+            shown = "" if default is None else f" (default: {default})"
+            made.add_argument(
+                f"--{flag.replace('_', '-')}", type=kind, metavar="N" if kind is int else "X", help=told + shown
+            )
+    if len(recipe.models) > 1:
+        made.add_argument("--model", choices=recipe.models, help=f"which network (default: {recipe.defaults['model']})")
+    made.add_argument("--seed", type=int, metavar="N", help="of all random numbers (default: 0)")
+    made.add_argument("--device", help="where to compute: cpu, cpu_numpy, cuda (default: cpu)")
+    made.add_argument(
+        "--checkpoint-every", type=int, default=100, metavar="N", help="steps between checkpoints (default: 100)"
+    )
+    made.add_argument(
+        "--log-every", type=int, default=10, metavar="N", help="steps between lines of metrics.jsonl (default: 10)"
+    )
+    made.add_argument("--tensorboard", action="store_true", help="write for TensorBoard, too, in FOLDER/tensorboard")
+    made.add_argument("--quiet", action="store_true", help="show nothing but errors")
+
+
+def settings_of(args: argparse.Namespace, earlier: Run | None) -> dict[str, Any]:
+    """The settings of this run: those given, else those of the run it goes on with, else the defaults."""
+    recipe = RECIPES[args.recipe]
+    defaults = {"data": None, "seed": 0, "device": "cpu", **recipe.defaults}
+    given = {name: getattr(args, name, None) for name in defaults}
+    given = {name: value for name, value in given.items() if value is not None}
+    if earlier is not None:
+        if earlier.recipe != args.recipe:
+            raise UsageError(f"{args.out} holds a run of {earlier.recipe}, not of {args.recipe}")
+        for name in given.keys() - MAY_CHANGE:
+            if given[name] != earlier.settings[name]:
+                flag = name.replace("_", "-")
+                raise UsageError(
+                    f"--{flag} {given[name]}: the run in {args.out} has {earlier.settings[name]}; it cannot change when it goes on"
+                )
+        defaults = earlier.settings
+    chosen = {**defaults, **given}
+    if "steps" in given and "epochs" not in given and earlier is None:
+        chosen["epochs"] = None  # so many steps, whatever the epochs
+    every = {"log_every": args.log_every, "checkpoint_every": args.checkpoint_every}
+    for name, value in [*((name, chosen.get(name)) for name in sorted(POSITIVE)), *every.items()]:
+        if value is not None and not value > 0:
+            raise UsageError(f"--{name.replace('_', '-')} must be above 0, got {value}")
+    if chosen["data"]:
+        chosen["data"] = os.path.abspath(chosen["data"])
+    return chosen
+
+
+def earlier_run(args: argparse.Namespace) -> Run | None:
+    """The run to go on with, if that was asked for and there is one."""
+    checkpoints = Checkpoints(args.out)
+    if args.resume and args.overwrite:
+        raise UsageError("--resume and --overwrite exclude each other")
+    if args.resume:
+        if checkpoints.files():
+            return open_run(args.out, args.resume)
+        print(f"nothing to resume in {args.out}: starting", file=sys.stderr)
+    elif checkpoints.files() and not args.overwrite:
+        raise UsageError(
+            f"{args.out} holds a run: --resume goes on with it, --overwrite begins again, --out names another folder"
+        )
+    return None
+
+
+def run(args: argparse.Namespace) -> int:
+    earlier = earlier_run(args)
+    settings = settings_of(args, earlier)
+    recipe, folder = RECIPES[args.recipe], Path(args.out)
+    o = options(settings)
+    seed_everything(o.seed)
+    data = data_of(recipe, args.recipe, o)
+    model = recipe.model(o, data.facts)
+    optimizer = recipe.optimizer(o, model)
+    if args.overwrite:
+        for path in Checkpoints(folder).files():
+            path.unlink()
+    folder.mkdir(parents=True, exist_ok=True)
+    again = f"go on with: needle train {args.recipe} --resume --out {shlex.quote(args.out)}"
+    saved = {"recipe": args.recipe, "settings": settings, "facts": data.facts}
+    callbacks: list[Callback] = [MetricsFile(folder / "metrics.jsonl", args.log_every)]
+    callbacks += [TensorBoard(folder / "tensorboard", args.log_every)] if args.tensorboard else []
+    callbacks += [] if args.quiet else [ProgressBar()]
+    callbacks += [EarlyStop(optim.EarlyStopping(o.patience))] if o.patience else []
+    callbacks.append(SaveCheckpoints(folder, args.checkpoint_every, extra=saved, go_on=again))  # after those it saves
+    trainer = Trainer(
+        model,
+        optimizer,
+        nn.SoftmaxLoss(),
+        metrics={} if recipe.text else {"accuracy": accuracy},
+        callbacks=callbacks,
+        schedule=recipe.schedule(optimizer, _total_steps(o, data.train)),
+        accumulate=o.accumulate,
+        clip_norm=recipe.clip_norm,
+        keep={"carried": model.carried} if hasattr(model, "carried") else {},
+    )
+    if earlier is not None:
+        trainer.load_state_dict(earlier.state)
+    if not args.quiet:
+        print(f"{args.recipe}: {data.about}\n{o.model}: {_size(model)}, on {o.device}, to {folder}/")
+        if earlier is not None:
+            print(f"going on from {earlier.path.name}: step {trainer.step}, epoch {trainer.epoch + 1}")
+    trainer.fit(data.train, o.epochs, steps=o.steps, valid=data.test)
+    if trainer.stopped and not args.quiet:
+        print(f"stopped: {trainer.stopped}")
+    figures = write_page(folder / "report.html", args.recipe, settings, data, trainer)
+    if not args.quiet:
+        print("  ".join(f"{name} {value}" for name, value in figures.items()))
+        print(f"report: {folder / 'report.html'}")
+    return 0
+
+
+def _total_steps(o: argparse.Namespace, loader: Any) -> int:
+    """Steps that the schedule is laid out for: those of all epochs, or, where there is no number of these, --steps."""
+    return max(1, o.steps if o.epochs is None else o.epochs * -(-len(loader) // o.accumulate))
+
+
+def _size(model: nn.Module) -> str:
+    return f"{sum(p.size for p in model.parameters()):,} parameters"

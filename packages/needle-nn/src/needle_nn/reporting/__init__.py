@@ -1,0 +1,1 @@
+"""Pieces of the page that a run leaves behind: markup, charts, pictures."""

@@ -1,0 +1,32 @@
+"""Training: a loop one can read and leave behind, its metrics and its callbacks."""
+
+from needle_nn.training.callbacks import (
+    Average,
+    Callback,
+    EarlyStop,
+    MetricsFile,
+    Plateau,
+    ProgressBar,
+    SaveCheckpoints,
+    TensorBoard,
+)
+from needle_nn.training.metrics import Mean, accuracy, confusion_matrix, perplexity, top_k_accuracy
+from needle_nn.training.trainer import Trainer, fit
+
+__all__ = [
+    "Average",
+    "Callback",
+    "EarlyStop",
+    "Mean",
+    "MetricsFile",
+    "Plateau",
+    "ProgressBar",
+    "SaveCheckpoints",
+    "TensorBoard",
+    "Trainer",
+    "accuracy",
+    "confusion_matrix",
+    "fit",
+    "perplexity",
+    "top_k_accuracy",
+]

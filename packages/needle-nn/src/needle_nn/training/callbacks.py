@@ -1,0 +1,287 @@
+"""What happens beside training: callbacks that show, write, save and stop."""
+
+import json
+import math
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any, TextIO
+
+from tqdm import tqdm
+
+from needle_nn.checkpoint import Checkpoints, replacing
+
+
+class Callback:
+    """Told by `Trainer` what has happened; subclasses write the methods they need.
+
+    `on_step_end` comes after a step of the optimizer, `on_epoch_end` after evaluation, with the epoch's metrics. In both the
+    trainer's state is whole and may be saved. A callback with a state has `state_dict`, `load_state_dict` and a `name` of its own.
+    """
+
+    @property
+    def name(self) -> str:
+        return type(self).__name__
+
+    def on_fit_begin(self, trainer: Any) -> None: ...
+    def on_epoch_begin(self, trainer: Any) -> None: ...
+    def on_step_end(self, trainer: Any) -> None: ...
+    def on_epoch_end(self, trainer: Any, logs: dict[str, Any]) -> None: ...
+    def on_fit_end(self, trainer: Any) -> None: ...
+    def on_interrupt(self, trainer: Any) -> None: ...
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
+class ProgressBar(Callback):
+    """A bar for the epoch under way (on a terminal only), and a line for each that is done."""
+
+    def __init__(self, file: TextIO | None = None, bar: bool | None = None):
+        self.file, self.bar = file, bar
+        self.shown: tqdm | None = None
+
+    def on_epoch_begin(self, trainer: Any) -> None:
+        left = (
+            trainer.steps - trainer.step + trainer.batch
+            if trainer.steps is not None and trainer.accumulate == 1
+            else None
+        )
+        total = len(trainer.loader) if hasattr(trainer.loader, "__len__") else None
+        total = min((n for n in (left, total) if n is not None), default=None)
+        title = f"epoch {trainer.epoch + 1}" + (f"/{trainer.epochs}" if trainer.epochs else "")
+        hidden = None if self.bar is None else not self.bar  # None: tqdm asks whether this is a terminal
+        self.shown = tqdm(total=total, initial=trainer.batch, desc=title, leave=False, disable=hidden, file=sys.stderr)
+
+    def on_step_end(self, trainer: Any) -> None:
+        if self.shown is not None and not self.shown.disable:
+            self.shown.set_postfix_str(_pairs(trainer.running), refresh=False)
+            self.shown.update(trainer.batch - self.shown.n)
+
+    def on_epoch_end(self, trainer: Any, logs: dict[str, Any]) -> None:
+        self._close()
+        numbers = {name: value for name, value in logs.items() if name not in ("epoch", "step", "lr", "seconds")}
+        of = f"/{trainer.epochs}" if trainer.epochs else ""
+        line = f"epoch {logs['epoch']}{of}  step {logs['step']}  {_pairs(numbers)}  {_duration(logs['seconds'])}"
+        print(line, file=self.file or sys.stdout, flush=True)
+
+    def on_fit_end(self, trainer: Any) -> None:
+        self._close()
+
+    def on_interrupt(self, trainer: Any) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        if self.shown is not None:
+            self.shown.close()
+        self.shown = None
+
+
+class MetricsFile(Callback):
+    """Append a JSON line to a file every `every` steps and after every epoch.
+
+    {"kind": "step", "epoch": 1, "step": 50, "loss": 0.61, "lr": 0.01, "seconds": 2.3} has the loss of one batch, {"kind": "epoch",
+    ...} the means of the epoch and, as `valid_...`, those of the evaluation. A run that goes on first drops the lines that came
+    after its checkpoint.
+    """
+
+    def __init__(self, path: str | os.PathLike, every: int = 10):
+        self.path, self.every = Path(path), every
+        self._file: TextIO | None = None
+
+    def on_fit_begin(self, trainer: Any) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        rows = [row for row in read_metrics(self.path) if _happened(row, trainer)] if trainer.step else []
+        with replacing(self.path) as unfinished:
+            unfinished.write_text("".join(_line(row) for row in rows), encoding="utf-8")
+        self._file = self.path.open("a", encoding="utf-8")
+
+    def on_step_end(self, trainer: Any) -> None:
+        if trainer.step % self.every == 0:
+            row = {"kind": "step", "epoch": trainer.epoch + 1, "step": trainer.step, "loss": trainer.last_loss}
+            self._write(row | {"lr": trainer.lr, "seconds": trainer.seconds})
+
+    def on_epoch_end(self, trainer: Any, logs: dict[str, Any]) -> None:
+        self._write({"kind": "epoch", **logs})
+
+    def on_fit_end(self, trainer: Any) -> None:
+        self._close()
+
+    def on_interrupt(self, trainer: Any) -> None:
+        self._close()
+
+    def _write(self, row: dict[str, Any]) -> None:
+        if self._file is not None:
+            self._file.write(_line(row))
+            self._file.flush()
+
+    def _close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+        self._file = None
+
+
+class SaveCheckpoints(Callback):
+    """Save the trainer's state every `every` steps, after every epoch, and when training is interrupted.
+
+    Parameters
+    ----------
+    folder : where `Checkpoints` keeps the latest `keep`
+    every : steps between two; None: only after epochs
+    extra : more to put into the file, under `run`: whatever it takes to build the model again
+    go_on : what to tell the user after an interrupt
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike,
+        every: int | None = None,
+        *,
+        keep: int = 2,
+        extra: Any = None,
+        go_on: str | None = None,
+    ):
+        self.checkpoints, self.every, self.extra = Checkpoints(folder, keep), every, extra
+        self.go_on = (
+            go_on or f"trainer.load_state_dict(Checkpoints({os.fspath(folder)!r}).load()), then fit, goes on from there"
+        )
+
+    def on_step_end(self, trainer: Any) -> None:
+        if self.every and trainer.step % self.every == 0:
+            self.save(trainer)
+
+    def on_epoch_end(self, trainer: Any, logs: dict[str, Any]) -> None:
+        self.save(trainer)
+
+    def on_interrupt(self, trainer: Any) -> None:
+        path = self.save(trainer)
+        print(f"\ninterrupted; saved {path}\n{self.go_on}", file=sys.stderr, flush=True)
+
+    def save(self, trainer: Any) -> Path:
+        return self.checkpoints.save(trainer.step, {**trainer.state_dict(), "run": self.extra})
+
+
+class EarlyStop(Callback):
+    """End the training when `optim.EarlyStopping` has seen a metric of the epochs get no better for too long.
+
+    This and the two below have a state: in the list of callbacks they stand before `SaveCheckpoints`.
+    """
+
+    def __init__(self, stopping: Any, metric: str = "valid_loss"):
+        self.stopping, self.metric = stopping, metric
+
+    def on_epoch_end(self, trainer: Any, logs: dict[str, Any]) -> None:
+        if self.stopping.step(_metric(self, logs)):
+            trainer.stop(f"{self.metric} got no better")
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.stopping.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.stopping.load_state_dict(state)
+
+
+class Plateau(Callback):
+    """Show a metric of the epochs to `optim.ReduceOnPlateau`."""
+
+    def __init__(self, schedule: Any, metric: str = "valid_loss"):
+        self.schedule, self.metric = schedule, metric
+
+    def on_epoch_end(self, trainer: Any, logs: dict[str, Any]) -> None:
+        self.schedule.step(_metric(self, logs))
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.schedule.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.schedule.load_state_dict(state)
+
+
+class Average(Callback):
+    """Take every step's parameters into `optim.EMA`; `with ema: trainer.evaluate(loader)` measures the average."""
+
+    def __init__(self, ema: Any):
+        self.ema = ema
+
+    def on_step_end(self, trainer: Any) -> None:
+        self.ema.update()
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.ema.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.ema.load_state_dict(state)
+
+
+class TensorBoard(Callback):
+    """Write loss and metrics for TensorBoard; needs `pip install "needle-nn[tensorboard]"`."""
+
+    def __init__(self, folder: str | os.PathLike, every: int = 10):
+        try:
+            from tensorboard.compat.proto import event_pb2, summary_pb2
+            from tensorboard.summary.writer.event_file_writer import EventFileWriter
+        except ImportError as error:
+            raise ModuleNotFoundError('TensorBoard is not installed: pip install "needle-nn[tensorboard]"') from error
+        self._event, self._summary = event_pb2.Event, summary_pb2.Summary
+        self.every, self._writer = every, EventFileWriter(os.fspath(folder))
+
+    def on_step_end(self, trainer: Any) -> None:
+        if trainer.step % self.every == 0:
+            self._write(trainer.step, {"step/loss": trainer.last_loss, "step/lr": trainer.lr})
+
+    def on_epoch_end(self, trainer: Any, logs: dict[str, Any]) -> None:
+        self._write(trainer.step, {f"epoch/{name}": value for name, value in logs.items() if isinstance(value, float)})
+        self._writer.flush()
+
+    def on_fit_end(self, trainer: Any) -> None:
+        self._writer.close()
+
+    def on_interrupt(self, trainer: Any) -> None:
+        self._writer.close()
+
+    def _write(self, step: int, values: dict[str, float]) -> None:
+        rows = [self._summary.Value(tag=name, simple_value=value) for name, value in values.items()]
+        self._writer.add_event(self._event(wall_time=time.time(), step=step, summary=self._summary(value=rows)))
+
+
+def read_metrics(path: str | os.PathLike) -> list[dict[str, Any]]:
+    """The lines of a metrics.jsonl; a last one that was cut off is left out."""
+    try:
+        text = Path(path).read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return []
+    rows = []
+    for number, line in enumerate(text.split("\n")[:-1], 1):  # what follows the last newline is cut off
+        try:
+            rows.append(json.loads(line))
+        except ValueError as error:
+            raise ValueError(f"{path}: line {number} is no JSON: {error}") from None
+    return rows
+
+
+def _metric(callback: Any, logs: dict[str, Any]) -> float:
+    if callback.metric not in logs:
+        raise ValueError(f"{callback.name}: no metric {callback.metric} among {', '.join(logs)}")
+    return logs[callback.metric]
+
+
+def _happened(row: dict[str, Any], trainer: Any) -> bool:
+    return row["epoch"] <= trainer.epoch if row["kind"] == "epoch" else row["step"] <= trainer.step
+
+
+def _line(row: dict[str, Any]) -> str:
+    finite = {
+        key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in row.items()
+    }
+    return json.dumps(finite, allow_nan=False) + "\n"  # JSON has neither nan nor inf
+
+
+def _pairs(values: dict[str, float]) -> str:
+    return "  ".join(f"{name} {value:.4g}" for name, value in values.items())
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 100 else f"{seconds / 60:.1f} min"

@@ -1,0 +1,296 @@
+"""The training loop.
+
+Everything here can be written by hand in ten lines, and sometimes should be:
+
+    for x, y in loader:
+        optimizer.reset_grad()
+        loss(model(x), y).backward()
+        optimizer.step()
+
+What `Trainer` adds: metrics, evaluation, accumulated gradients, clipping, schedules, callbacks, and a `state_dict` from which a run
+goes on with the same bits, wherever between two steps it was cut.
+"""
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from needle import no_grad
+from needle_nn.checkpoint import random_state, set_random_state
+from needle_nn.optim import clip_grad_norm
+from needle_nn.training.callbacks import Callback
+from needle_nn.training.interrupts import asking_first
+from needle_nn.training.metrics import Mean
+
+
+class Trainer:
+    """Train a model.
+
+    Parameters
+    ----------
+    model : called with the first field of a batch
+    optimizer : of its parameters
+    loss : loss(output, target) -> a Tensor with one number, the mean over the targets
+    metrics : {name: function of output and target}, averaged with the number of targets as weights
+    callbacks : told in this order; see `Callback`
+    schedule : its step() is called after every step of the optimizer, or after every epoch with schedule_every="epoch"
+    accumulate : batches whose gradients are averaged into one step
+    clip_norm : longest gradient that is let through
+    keep : {name: object with state_dict and load_state_dict}, more to put into checkpoints: an average of weights, a carried state
+
+    `epoch` counts finished epochs, `step` steps of the optimizer, `batch` batches of the epoch under way.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        optimizer: Any,
+        loss: Callable[[Any, Any], Any],
+        *,
+        metrics: Mapping[str, Callable[[Any, Any], float]] | None = None,
+        callbacks: Sequence[Callback] = (),
+        schedule: Any = None,
+        schedule_every: str = "step",
+        accumulate: int = 1,
+        clip_norm: float | None = None,
+        keep: Mapping[str, Any] | None = None,
+    ):
+        if accumulate < 1:
+            raise ValueError(f"Trainer: accumulate must be at least 1, got {accumulate}")
+        if schedule_every not in ("step", "epoch"):
+            raise ValueError(f"Trainer: schedule_every must be step or epoch, got {schedule_every!r}")
+        self.model, self.optimizer, self.loss = model, optimizer, loss
+        self.metrics, self.callbacks = dict(metrics or {}), list(callbacks)
+        self.schedule, self.schedule_every = schedule, schedule_every
+        self.accumulate, self.clip_norm = accumulate, clip_norm
+        self.keep = dict(keep or {})
+        self.epoch = self.step = self.batch = 0
+        self.epochs: int | None = None  # asked for
+        self.steps: int | None = None
+        self.loader: Any = None
+        self.stopped: str | None = None  # why fit came to an end before its time
+        self.last_loss = math.nan
+        self._means = self._new_means()
+        self._seconds: float = 0.0
+        self._started: float | None = None  # when the present call of `fit` began
+        self._loader_state: Any = None  # waits for the loader that `fit` is given
+
+    # ---- Training -------------------------------------------------------------------------------------
+
+    def fit(
+        self, loader: Iterable, epochs: int | None = None, *, steps: int | None = None, valid: Iterable | None = None
+    ) -> dict:
+        """Train until `epochs` epochs or `steps` steps are done in all, from where the state stands; the last epoch's metrics.
+
+        Ctrl-C lets the step be finished, tells the callbacks, and then raises KeyboardInterrupt; a second one raises at once.
+        """
+        if epochs is None and steps is None:
+            raise ValueError("fit: how long? Give epochs, steps or both")
+        self.loader, self.epochs, self.steps, self.stopped = loader, epochs, steps, None
+        if self._loader_state is not None and hasattr(loader, "load_state_dict"):
+            loader.load_state_dict(self._loader_state)
+        self._loader_state = None
+        self._started = time.perf_counter()
+        logs: dict[str, Any] = {}
+        try:
+            with asking_first(lambda: self.stop("interrupted")):
+                self._tell("on_fit_begin")
+                while not self.stopped and not self._done():
+                    logs = self._epoch(loader, valid)
+        finally:
+            self._seconds, self._started = self.seconds, None
+        if self.stopped == "interrupted":
+            self._tell("on_interrupt")
+            raise KeyboardInterrupt
+        self._tell("on_fit_end")
+        return logs
+
+    def _done(self) -> bool:
+        return (self.epochs is not None and self.epoch >= self.epochs) or (
+            self.steps is not None and self.step >= self.steps
+        )
+
+    def _epoch(self, loader: Any, valid: Any) -> dict:
+        """The rest of the epoch under way; its metrics, which are those of a part where it was cut short."""
+        self.model.train()
+        self._tell("on_epoch_begin")
+        for batch in self._batches_left(loader):
+            if not self._learn(batch, self._group_size(loader)):
+                continue
+            if self.stopped == "interrupted":
+                return {}
+            if self.stopped or (self.steps is not None and self.step >= self.steps):
+                break
+        else:  # the whole epoch
+            if not self.batch:
+                raise ValueError("fit: the loader has no batches")
+            if self.batch % self.accumulate and not hasattr(loader, "__len__"):  # it ended within a group, unforeseen
+                self._update()
+            if self.schedule is not None and self.schedule_every == "epoch":
+                self.schedule.step()
+            self.epoch, self.batch = self.epoch + 1, 0
+        logs = {"epoch": self.epoch + (self.batch > 0), "step": self.step, **self._values()}
+        if valid is not None:
+            logs |= {f"valid_{name}": value for name, value in self.evaluate(valid).items()}
+        if not self.batch:
+            self._means = self._new_means()
+        self._tell("on_epoch_end", logs | {"lr": self.lr, "seconds": self.seconds})
+        return logs
+
+    def _learn(self, batch: Any, group: int) -> bool:
+        """Gradients of one batch; a step of the optimizer at the end of a group, and whether it came."""
+        first = self.batch % self.accumulate == 0
+        if first:
+            self.optimizer.reset_grad()
+        loss, value = self._measure(batch, self._means)
+        if not math.isfinite(value):
+            raise FloatingPointError(
+                f"the loss is {value} in epoch {self.epoch + 1}, batch {self.batch + 1}; try a smaller learning rate or clip_norm"
+            )
+        (loss if group == 1 else loss / group).backward(accumulate=not first)
+        self.batch, self.last_loss = self.batch + 1, value
+        if whole := (self.batch - 1) % self.accumulate + 1 == group:
+            self._update()
+        return whole
+
+    def _update(self) -> None:
+        if self.clip_norm is not None:
+            clip_grad_norm(self.optimizer.params, self.clip_norm)
+        self.optimizer.step()
+        if self.schedule is not None and self.schedule_every == "step":
+            self.schedule.step()
+        self.step += 1
+        self._tell("on_step_end")
+
+    def _measure(self, batch: Any, means: dict[str, Mean]) -> tuple[Any, float]:
+        x, target = batch
+        output = self.model(x)
+        loss = self.loss(output, target)
+        value, weight = float(loss.item()), math.prod(target.shape)
+        means["loss"].add(value, weight)
+        with no_grad():
+            for name, metric in self.metrics.items():
+                means[name].add(float(metric(output, target)), weight)
+        return loss, value
+
+    def _batches_left(self, loader: Any) -> Iterator:
+        """The batches of this epoch that have not been used."""
+        if self.batch and hasattr(loader, "load_state_dict"):
+            loader.load_state_dict(loader.state_dict())  # a loader's next pass would be the next epoch
+            return iter(loader)
+        return itertools.islice(loader, self.batch, None)
+
+    def _group_size(self, loader: Any) -> int:
+        """Batches in the group of the next batch: the last group of an epoch may be smaller."""
+        if self.accumulate == 1 or not hasattr(loader, "__len__"):
+            return self.accumulate
+        return min(self.accumulate, len(loader) - self.batch // self.accumulate * self.accumulate)
+
+    # ---- Evaluation ------------------------------------------------------------------------------------
+
+    def evaluate(self, loader: Iterable) -> dict[str, float]:
+        """Loss and metrics of the model in eval mode; nothing is recorded, nothing changes."""
+        means, training = self._new_means(), self.model.training
+        self.model.eval()
+        try:
+            with no_grad():
+                for batch in loader:
+                    self._measure(batch, means)
+        finally:
+            self.model.train() if training else self.model.eval()
+        return self._values(means)
+
+    def _new_means(self) -> dict[str, Mean]:
+        return {name: Mean() for name in ("loss", *self.metrics)}
+
+    def _values(self, means: dict[str, Mean] | None = None) -> dict[str, float]:
+        return {name: mean.value for name, mean in (self._means if means is None else means).items()}
+
+    @property
+    def running(self) -> dict[str, float]:
+        """Means of loss and metrics over the epoch so far."""
+        return self._values()
+
+    @property
+    def seconds(self) -> float:
+        """Time spent in `fit`, that of the runs this one goes on from included."""
+        return self._seconds + (time.perf_counter() - self._started if self._started is not None else 0.0)
+
+    @property
+    def lr(self) -> float:
+        return float(self.optimizer.lr)
+
+    # ---- Stopping and going on -------------------------------------------------------------------------
+
+    def stop(self, reason: str) -> None:
+        """Let `fit` end after the step under way."""
+        self.stopped = self.stopped or reason
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything the rest of the run depends on; to be asked between steps, as callbacks are told."""
+        parts = {"model": self.model, "optimizer": self.optimizer, "schedule": self.schedule, **self.keep}
+        return {
+            **{name: part.state_dict() for name, part in parts.items() if part is not None},
+            "callbacks": {callback.name: state for callback in self.callbacks if (state := callback.state_dict())},
+            "loader": self.loader.state_dict() if hasattr(self.loader, "state_dict") else self._loader_state,
+            "random": random_state(),
+            "trainer": {
+                "epoch": self.epoch,
+                "step": self.step,
+                "batch": self.batch,
+                "seconds": self.seconds,
+                "means": {name: mean.state_dict() for name, mean in self._means.items()},
+            },
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on where `state_dict` was asked, with the next `fit`."""
+        parts = {"model": self.model, "optimizer": self.optimizer, "schedule": self.schedule, **self.keep}
+        parts = {name: part for name, part in parts.items() if part is not None}
+        if missing := [name for name in (*parts, "loader", "random", "trainer") if name not in state]:
+            raise ValueError(f"Trainer: the state has no {', '.join(missing)}")
+        for name, part in parts.items():
+            part.load_state_dict(state[name])
+        for callback in self.callbacks:
+            if callback.name in state.get("callbacks", {}):
+                callback.load_state_dict(state["callbacks"][callback.name])
+        own = state["trainer"]
+        self.epoch, self.step, self.batch, self._seconds = own["epoch"], own["step"], own["batch"], own["seconds"]
+        for name, mean in self._means.items():
+            if name in own["means"]:
+                mean.load_state_dict(own["means"][name])
+        self.loader, self._loader_state = None, state["loader"]
+        set_random_state(state["random"])
+
+    def _tell(self, event: str, *args: Any) -> None:
+        for callback in self.callbacks:
+            getattr(callback, event)(self, *args)
+
+
+def fit(
+    model: Any,
+    optimizer: Any,
+    loss: Callable[[Any, Any], Any],
+    loader: Iterable,
+    epochs: int | None = None,
+    *,
+    steps: int | None = None,
+    valid: Iterable | None = None,
+    **options: Any,
+) -> Trainer:
+    """Train a model in one call; `options` are those of `Trainer`, which is returned.
+
+    >>> import needle.nn as nn, needle.optim as optim, numpy as np, needle as ndl
+    >>> np.random.seed(0)
+    >>> x = ndl.Tensor(np.random.randn(64, 2), requires_grad=False)
+    >>> y = ndl.Tensor((x.numpy()[:, 0] > 0).astype("int32"), requires_grad=False)
+    >>> model = nn.Linear(2, 2)
+    >>> trainer = fit(model, optim.SGD(model.parameters(), lr=0.5), nn.SoftmaxLoss(), [(x, y)], epochs=20)
+    >>> trainer.step, trainer.evaluate([(x, y)])["loss"] < 0.4
+    (20, True)
+    """
+    trainer = Trainer(model, optimizer, loss, **options)
+    trainer.fit(loader, epochs, steps=steps, valid=valid)
+    return trainer
