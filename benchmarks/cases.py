@@ -77,6 +77,12 @@ CASES += [
     Case("autograd", "((a*b + c)*a).sum() 8x8, forward", PARAMETERS, FOUR, of=TENSORS),
     Case("autograd", "the same, forward + backward", PARAMETERS, f"{FOUR}.backward()", of=TENSORS),
     Case("train step", "MLP 2-16-16-1, batch 32, SGD", "step = model('mlp')", "step()", of=(*TENSORS, "jax")),
+    Case("train step", "MLPResNet, batch 100, Adam", "step = model('mlpresnet')", "step()", of=TENSORS),
+    Case("train step", "ResNet9, batch 128, Adam", "step = model('resnet9')", "step()", of=TENSORS),
+    Case("train step", "LSTM LM, small", "step = model('lstm_small')", "step()", of=TENSORS),
+    Case("train step", "LSTM LM, PTB size", "step = model('lstm_ptb')", "step()", of=TENSORS),
+    Case("train step", "transformer LM, small", "step = model('transformer_small')", "step()", of=TENSORS),
+    Case("train step", "transformer LM, PTB size", "step = model('transformer_ptb')", "step()", of=TENSORS),
     Case("train step", "20-layer MLP, no update", "step = model('deep')", "step()", of=TENSORS),
     Case("train step", "4 transformer blocks, no update", "step = model('transformer')", "step()", of=TENSORS),
 ]

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import networks
 import numpy as np
 
 LR = 0.01
@@ -214,7 +215,8 @@ def transformer_torch() -> Callable[[], Any]:
 
 
 def build(framework: str, name: str) -> Callable[[], Any]:
-    return globals()[f"{name}_{framework}"]()
+    made = globals().get(f"{name}_{framework}")
+    return made() if made else getattr(networks, framework)(name)
 
 
 if __name__ == "__main__":
