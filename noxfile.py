@@ -154,8 +154,7 @@ def editable(session: nox.Session, package: str) -> None:
     """Some of them with editable installs, of copies, since a build in place leaves files; arguments name other tests."""
     for name in (*PACKAGES[package].needs, package):
         folder = staged(name, "editable", QUICK_BUILD) / "source"
-        extras = "[test]" if name == package else ""
-        session.install("-e", f"{folder}{extras}", env=QUICK_BUILD)
+        session.install("-e", f"{folder}[test]", env=QUICK_BUILD)
         check_origin(session, name, "source")
     pytest(session, *(session.posargs or smoke_tests(*PACKAGES[package].needs, package)))
 

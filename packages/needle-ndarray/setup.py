@@ -40,12 +40,12 @@ COMPILE = [
     "-fno-math-errno",
     "-fno-trapping-math",
     "-ffp-contract=off",
-    "-fopenmp",
     "-Wno-unused-function",
     "-Wno-tautological-compare",
 ]
 COMPILE += ["-O1", "-g", "-fsanitize=address,undefined", "-fno-omit-frame-pointer"] if DEBUG else ["-O3", "-g0"]
-LINK = ["-fopenmp"] + (["-fsanitize=address,undefined"] if DEBUG else [])
+LINK = ["-fsanitize=address,undefined"] if DEBUG else []
+OPENMP = ["-fopenmp"]  # for the kernels alone: kernels/__init__.py has something to say before it is loaded
 DIRECTIVES = {
     "language_level": 3,
     "boundscheck": DEBUG,
@@ -69,7 +69,7 @@ def kernel_levels():
     return {level: [X86_LEVELS[level]] for level in wanted}
 
 
-def extension(name, source, flags=()):
+def extension(name, source, flags=(), link=()):
     libraries = [] if sys.platform == "win32" else ["m"]
     return Extension(
         name,
@@ -77,7 +77,7 @@ def extension(name, source, flags=()):
         include_dirs=[f"{ROOT}/kernels"],
         depends=sorted(str(path) for path in Path(ROOT, "kernels").glob("*.h")),
         extra_compile_args=[*COMPILE, *flags],
-        extra_link_args=LINK,
+        extra_link_args=[*LINK, *link],
         libraries=libraries,
     )
 
@@ -89,7 +89,7 @@ def extensions():
     built = cythonize(pyx, include_path=["src"], compiler_directives=DIRECTIVES, nthreads=0)
     once = built[: len(MODULES)]
     kernels = [
-        extension(f"needle_ndarray.kernels.{level}.{name}", f"{ROOT}/kernels/{name}.c", flags)
+        extension(f"needle_ndarray.kernels.{level}.{name}", f"{ROOT}/kernels/{name}.c", [*OPENMP, *flags], OPENMP)
         for level, flags in kernel_levels().items()
         for name in KERNELS
     ]
