@@ -416,6 +416,25 @@ def test_every_op_says_what_its_gradient_looks_at(name):
     assert set(getattr(ops, name).needs.split()) <= {"inputs", "output"}
 
 
+@pytest.mark.parametrize("small_first", [True, False])
+def test_a_value_that_a_small_result_looks_at_stays(small_first):
+    """max is small and looks at h: were h dropped, a later change of b would make backward fail."""
+    x, b = tensor(64, 64), tensor(64, 64)
+
+    def forward():
+        h = x + b
+        parts = [h.max, lambda: (h + 1.0).sum()]
+        first, second = (part() for part in (parts if small_first else parts[::-1]))
+        return first + second
+
+    y = forward()
+    ndl.Tensor(np.ones((64, 64))) * 1
+    (tensor(64, 64) * 1.0 + 1.0).sum()
+    b.realize_cached_data()[0] = 9.0
+    y.backward()
+    assert x.grad.numpy().sum() == 64 * 64 + 1
+
+
 def test_what_somebody_holds_is_not_dropped_in_forward():
     x, b = tensor(64, 64), tensor(64)
     h = x @ x

@@ -456,7 +456,7 @@ cdef int drop_unneeded(Op op, tuple inputs, Value out) except -1:
             x = <Value> candidates[i]
             x.watched = False
             forget_candidate(<PyObject*> x)
-            if not x.needed:
+            if not x.needed and x.uses == 1:    # a later, small op may look at it
                 release(x, 1)
     if nbytes_of(<PyObject*> out.array) < LARGE:
         return 0
@@ -466,7 +466,7 @@ cdef int drop_unneeded(Op op, tuple inputs, Value out) except -1:
     for x in inputs:
         if looks:
             x.needed = True
-        elif x.op is not None and not x.needed and not x.watched and x.array is not None:
+        elif x.op is not None and not x.needed and not x.watched and x.uses == 1 and x.array is not None:
             latest = (latest + 1) % CANDIDATES
             if candidates[latest] is not NULL:
                 (<Value> candidates[latest]).watched = False
