@@ -154,6 +154,20 @@ ELEMENTWISE += [
     Row(f"{name}/{a} {b}", _call(name), ref, (_domain(name)(*a), _domain(name)(*b)))
     for (name, ref), (a, b) in product(BINARY.items(), BROADCASTS)
 ]
+GRADIENTS = {
+    "TanhGrad": (lambda g, y: g * (1 - y * y), (-0.9, 0.9)),
+    "SigmoidGrad": (lambda g, y: g * y * (1 - y), (0.1, 0.9)),
+    "ReLUGrad": (lambda g, y: np.where(y > 0, g, 0), (-2, 2)),
+}
+ELEMENTWISE += [
+    Row(
+        f"{name}/{shape}",
+        lambda g, y, name=name: getattr(ops, name)()(g, y),
+        ref,
+        (real(*shape), Input(shape, *domain)),
+    )
+    for (name, (ref, domain)), shape in product(GRADIENTS.items(), [(2, 3), (), (0, 3)])
+]
 SCALARS = [2.5, -3, 0, True, np.float32(1.5), np.float64(-0.5), np.int64(2), np.array([1.25]), np.array(0.75)]
 ELEMENTWISE += [
     Row(f"{name}/{c!r}", _call(name, c), partial(ref, c=float(np.asarray(c).reshape(()))), (real(2, 3),))
@@ -525,6 +539,23 @@ PRODUCTS = [
         ((0, 2, 3), (3, 4)),
         ((2, 2, 3), (3, 0)),
     ]
+]
+
+
+def _swapped(x, swap):
+    return np.swapaxes(x, -1, -2) if swap else x
+
+
+#: (m, k) and (k, n) with leading axes, each as it is or transposed
+PRODUCTS += [
+    Row(
+        f"MatMul/transposed {ta} {tb} {lead_a} {lead_b}",
+        lambda a, b, ta=ta, tb=tb: ops.MatMul((ta, tb))(a, b),
+        lambda a, b, ta=ta, tb=tb: _swapped(a, ta) @ _swapped(b, tb),
+        (real(*lead_a, *((3, 2) if ta else (2, 3))), real(*lead_b, *((4, 3) if tb else (3, 4)))),
+    )
+    for ta, tb in product([False, True], repeat=2)
+    for lead_a, lead_b in [((), ()), ((2,), ()), ((), (2,)), ((2, 1), (3,))]
 ]
 PRODUCTS += [
     Row(f"Tensor/a @ b {form}", fn, fn, (real(2, 3),))

@@ -300,7 +300,7 @@ cdef int release(Value value, Py_ssize_t held) except -1:
     if type(value.array) is tuple:
         value.spec = tuple([(d.shape, d.dtype, d.device) for d in value.array])
     else:
-        if <Py_ssize_t> value.array.nbytes < SMALL:
+        if nbytes_of(<PyObject*> value.array) < SMALL:
             return 0
         value.spec = (value.array.shape, value.array.dtype, value.array.device)
     value.array = None

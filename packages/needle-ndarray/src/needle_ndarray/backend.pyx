@@ -116,6 +116,9 @@ BINARY = table(BINARY_OP, (
     ("bitwise_and", optable.BITWISE_AND, "integer", "same", "a & b"),
     ("bitwise_or", optable.BITWISE_OR, "integer", "same", "a | b"),
     ("bitwise_xor", optable.BITWISE_XOR, "integer", "same", "a ^ b"),
+    ("relu_grad", optable.RELU_GRAD, "number", "same", "a where b > 0, else 0: the gradient of b = relu(x), for a that of b"),
+    ("tanh_grad", optable.TANH_GRAD, "float", "same", "a (1 - b) (1 + b): the gradient of b = tanh(x)"),
+    ("sigmoid_grad", optable.SIGMOID_GRAD, "float", "same", "a b (1 - b): the gradient of b = sigmoid(x)"),
 ))
 
 REDUCE = table(REDUCE_OP, (

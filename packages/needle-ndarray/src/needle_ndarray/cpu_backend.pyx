@@ -112,6 +112,20 @@ include "cpu_conv.pxi"
 include "cpu_optim.pxi"
 
 
+cdef bint first_axes(tuple axes, NDArray a, NDArray out) except -1:
+    """Whether the axes are a's first ones, and out has the shape of the others."""
+    cdef int n = len(axes), i
+    if out._ndim != a._ndim - n:
+        return False
+    for i in range(n):
+        if <int> axes[i] != i:
+            return False
+    for i in range(out._ndim):
+        if out._shape[i] != a._shape[n + i]:
+            return False
+    return True
+
+
 cdef class CPUBackend(Backend):
     """Cython kernels on host memory."""
 
@@ -242,6 +256,10 @@ cdef class CPUBackend(Backend):
         if x._compact and x._size < NOGIL_FROM and result._size == 1 and len(axes) == x._ndim and x._ptr is not NULL \
                 and result._ptr is not NULL and op.out_code[x._dtype] == result._dtype:
             reductions.reduce_all(op.code, x._dtype, x._ptr, x._size, result._dtype, result._ptr)
+            return
+        if x._compact and result._compact and x._size < NOGIL_FROM and 4 <= result._size <= 1024 and x._ptr is not NULL \
+                and result._ptr is not NULL and op.out_code[x._dtype] == result._dtype and first_axes(axes, x, result):
+            reductions.reduce_rows(op.code, x._dtype, x._ptr, x._size // result._size, result._size, result._dtype, result._ptr)
             return
         host(a, &given)
         host(out, &target)

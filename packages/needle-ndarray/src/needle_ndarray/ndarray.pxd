@@ -20,6 +20,7 @@ cdef class NDArray:
     cdef Py_ssize_t* _shape
     cdef Py_ssize_t* _strides
     cdef Py_ssize_t _inline[12]
+    cdef tuple _shape_tuple             # the property, once somebody has asked for it
 
     @cython.final
     cdef int set_ndim(self, int ndim) except -1

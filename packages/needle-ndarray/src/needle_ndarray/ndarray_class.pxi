@@ -22,6 +22,7 @@ cdef class NDArray:
         cdef NDArray made = make_array(other, None, device)
         self._backend, self._buffer, self._ptr, self._dtype = made._backend, made._buffer, made._ptr, made._dtype
         self.set_ndim(made._ndim)
+        self._shape_tuple = None
         memcpy(self._shape, made._shape, made._ndim * sizeof(Py_ssize_t))
         self.set_compact()
 
@@ -93,7 +94,9 @@ cdef class NDArray:
 
     @property
     def shape(self):
-        return as_tuple(self._ndim, self._shape)
+        if self._shape_tuple is None:
+            self._shape_tuple = as_tuple(self._ndim, self._shape)
+        return self._shape_tuple
 
     @property
     def strides(self):
@@ -556,7 +559,8 @@ cdef class NDArray:
     def mean(self, axis=None, keepdims=False):
         """sum / n; NaN for no elements, as in NumPy"""
         cdef NDArray a = to_dtype(self, self._dtype if self._dtype >= FLOAT32 else FLOAT64)
-        return binary_op(DIVIDE, reduce_op(REDUCE["sum"], a, axis, keepdims), float(count_over(a, axis)))
+        cdef double count = count_over(a, axis)
+        return binary_op(DIVIDE, reduce_op(REDUCE["sum"], a, axis, keepdims), count)
 
     def var(self, axis=None, correction=0, keepdims=False):
         """Mean squared distance from the mean, over n - correction"""
@@ -752,7 +756,7 @@ cdef inline int compare_index(int op):
 
 
 cdef Py_ssize_t count_over(NDArray a, object axis) except -1:
-    return math.prod([a._shape[i] for i in normal_axes("mean", axis, a._ndim)])
+    return a._size if axis is None else math.prod([a._shape[i] for i in normal_axes("mean", axis, a._ndim)])
 
 
 cdef Backend find_backend(object device):

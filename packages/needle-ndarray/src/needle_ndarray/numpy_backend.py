@@ -32,6 +32,9 @@ SPECIAL: dict[str, Any] = {
     "erf": widened(erf),
     "sin": widened(np.sin),
     "cos": widened(np.cos),
+    "relu_grad": lambda a, b: np.where(b > 0, a, a.dtype.type(0)),
+    "tanh_grad": lambda a, b: a * ((1 - b) * (1 + b)),
+    "sigmoid_grad": lambda a, b: a * (b * (1 - b)),
 }
 WIDER = {"f": np.float64, "d": np.longdouble}  # what float sums are made in
 KEPT_FOR_INTEGERS = ("floor", "ceil", "trunc", "round")
@@ -71,7 +74,7 @@ class NumPyBackend(Backend):
 
     def binary(self, op: Op, a: Any, b: Any, out: Any) -> None:
         with np.errstate(all="ignore"):
-            view(out)[...] = getattr(np, op.name)(view(a), view(b))
+            view(out)[...] = (SPECIAL.get(op.name) or getattr(np, op.name))(view(a), view(b))
 
     def where(self, condition: Any, a: Any, b: Any, out: Any) -> None:
         view(out)[...] = np.where(view(condition), view(a), view(b))

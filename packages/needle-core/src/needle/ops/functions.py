@@ -2,8 +2,7 @@
 
 import math
 
-from needle.autograd import TensorOp
-from needle.ops.choosing import where
+from needle.autograd import TensorOp, array_api
 
 
 class Log(TensorOp):
@@ -99,7 +98,20 @@ class Tanh(TensorOp):
         return x.tanh()
 
     def gradient(self, out_grad, node):
-        return out_grad * (1 - node * node)
+        return TanhGrad()(out_grad, node)
+
+
+class TanhGrad(TensorOp):
+    """z = g (1 - y^2);  dg = dz (1 - y^2), dy = -2 dz g y"""
+
+    needs = "inputs"
+
+    def compute(self, g, y):
+        return array_api.tanh_grad(g, y)
+
+    def gradient(self, out_grad, node):
+        g, y = node.inputs
+        return TanhGrad()(out_grad, y), out_grad * g * y * -2.0
 
 
 class Sigmoid(TensorOp):
@@ -111,7 +123,20 @@ class Sigmoid(TensorOp):
         return x.sigmoid()
 
     def gradient(self, out_grad, node):
-        return out_grad * (node * (1 - node))
+        return SigmoidGrad()(out_grad, node)
+
+
+class SigmoidGrad(TensorOp):
+    """z = g y (1 - y);  dg = dz y (1 - y), dy = dz g (1 - 2 y)"""
+
+    needs = "inputs"
+
+    def compute(self, g, y):
+        return array_api.sigmoid_grad(g, y)
+
+    def gradient(self, out_grad, node):
+        g, y = node.inputs
+        return SigmoidGrad()(out_grad, y), out_grad * g * (1 - y * 2)
 
 
 class Erf(TensorOp):
@@ -139,7 +164,19 @@ class ReLU(TensorOp):
         return x.relu()
 
     def gradient(self, out_grad, node):
-        return where(node > 0, out_grad, 0.0)
+        return ReLUGrad()(out_grad, node)
+
+
+class ReLUGrad(TensorOp):
+    """z = g where y > 0, else 0;  dg = dz where y > 0, else 0, dy = 0"""
+
+    needs = "inputs"
+
+    def compute(self, g, y):
+        return array_api.relu_grad(g, y)
+
+    def gradient(self, out_grad, node):
+        return ReLUGrad()(out_grad, node.inputs[1]), out_grad * 0.0
 
 
 class GELU(TensorOp):

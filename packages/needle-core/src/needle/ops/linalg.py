@@ -4,27 +4,42 @@ import math
 
 from needle.autograd import Tensor, TensorOp, array_api, as_constant
 from needle.ops.reductions import broadcast_to, sum_to
-from needle.ops.shapes import reshape, transpose
+from needle.ops.shapes import reshape
 from needle_ndarray.linalg import _parse
 
 
 class MatMul(TensorOp):
-    """y = a @ b;  da = dy @ b^T, db = a^T @ dy, summed over leading axes that were broadcast"""
+    """y = a @ b;  da = dy @ b^T, db = a^T @ dy, summed over leading axes that were broadcast.
+
+    `transposed` says which of a and b is taken with its last two axes swapped: what gradients ask for, in one node.
+    """
 
     needs = "inputs"
 
+    def __init__(self, transposed=(False, False)):
+        self.transposed = transposed
+
     def compute(self, a, b):
-        return a @ b
+        ta, tb = self.transposed
+        return (a.mT if ta else a) @ (b.mT if tb else b)
 
     def gradient(self, out_grad, node):
         a, b = node.inputs
-        da = sum_to(out_grad @ transpose(b), a.shape) if a.requires_grad else None
-        if not b.requires_grad:
-            return da, None
-        if b.ndim == 2 and a.ndim > 2:  # one product over all rows, not one per leading entry and then their sum
-            rows = math.prod(a.shape[:-1])
-            a, out_grad = reshape(a, (rows, a.shape[-1])), reshape(out_grad, (rows, out_grad.shape[-1]))
-        return da, sum_to(transpose(a) @ out_grad, b.shape)
+        ta, tb = self.transposed
+        da = db = None
+        if a.requires_grad:
+            da = sum_to(PRODUCT[tb, True](b, out_grad) if ta else PRODUCT[False, not tb](out_grad, b), a.shape)
+        if b.requires_grad:
+            if (
+                b.ndim == 2 and a.ndim > 2 and not ta
+            ):  # one product over all rows, not one per leading entry and their sum
+                rows = math.prod(a.shape[:-1])
+                a, out_grad = reshape(a, (rows, a.shape[-1])), reshape(out_grad, (rows, out_grad.shape[-1]))
+            db = sum_to(PRODUCT[True, ta](out_grad, a) if tb else PRODUCT[not ta, False](a, out_grad), b.shape)
+        return da, db
+
+
+PRODUCT = {(ta, tb): MatMul((ta, tb)) for ta in (False, True) for tb in (False, True)}
 
 
 class Einsum(TensorOp):

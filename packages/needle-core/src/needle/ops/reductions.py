@@ -44,6 +44,26 @@ class Summation(TensorOp):
         return _spread(out_grad, node.inputs[0], self.axes)
 
 
+SUM_OF_ROWS = Summation((0,))
+
+
+class Mean(TensorOp):
+    """y = average of x over axes;  dx = dy / count at every element"""
+
+    needs = ""
+    __slots__ = ("axes", "keepdims")
+
+    def __init__(self, axes=None, keepdims=False):
+        self.axes, self.keepdims = axes, keepdims
+
+    def compute(self, x):
+        return x.mean(self.axes, self.keepdims)
+
+    def gradient(self, out_grad, node):
+        x = node.inputs[0]
+        return _spread(out_grad / (x.size // (out_grad.size or 1)), x, self.axes)
+
+
 class BroadcastTo(TensorOp):
     """y = x repeated along axes of size 1 and new leading ones;  dx = dy summed over them"""
 
@@ -188,14 +208,14 @@ def sum_to(a, shape):
         return a
     lead = len(given) - len(shape)
     if given[lead:] == shape:
-        return Summation(tuple(range(lead)))(a)
+        return SUM_OF_ROWS(a) if lead == 1 else Summation(tuple(range(lead)))(a)
     axes = (*range(lead), *[i for i, n in enumerate(shape, lead) if n == 1 and given[i] != 1])
-    return reshape(Summation(axes)(a), shape)
+    return Summation(axes, keepdims=True)(a) if lead == 0 else reshape(Summation(axes)(a), shape)
 
 
 def mean(a, axes=None, keepdims=False):
     """The average over axes."""
-    return summation(a, axes, keepdims) / _count(a, axes)
+    return Mean(axes, keepdims)(a)
 
 
 def var(a, axes=None, keepdims=False, ddof=0):

@@ -33,6 +33,7 @@ cdef extern from "vecmath.h" nogil:
 
 cdef enum:
     LANES = 16              # vector functions get whole vectors: an element's bits do not depend on its place
+    LONG_ROW = 256          # elements from which a broadcast row is read where it lies
 
 
 def vector_math():
@@ -220,10 +221,19 @@ cdef void binary_loop(int op, const T* a, const T* b, T* out, Py_ssize_t n) noex
     elif op == MINIMUM:
         for i in range(n):
             out[i] = a[i] if (a[i] <= b[i]) | (a[i] != a[i]) else b[i]
+    elif op == RELU_GRAD:
+        for i in range(n):
+            out[i] = a[i] if b[i] > 0 else 0
     elif T is float or T is double:
         if op == DIVIDE:
             for i in range(n):
                 out[i] = a[i] / b[i]
+        elif op == TANH_GRAD:
+            for i in range(n):
+                out[i] = a[i] * ((1 - b[i]) * (1 + b[i]))       # 1 - b^2 would lose digits near 1
+        elif op == SIGMOID_GRAD:
+            for i in range(n):
+                out[i] = a[i] * (b[i] * (1 - b[i]))
         elif op == FLOOR_DIVIDE:
             for i in range(n):
                 out[i] = floor_quotient(a[i], b[i])
@@ -382,7 +392,8 @@ cdef struct Job:                    # an elementwise call: inputs first, the out
     int count
     View* views[4]
     bint flat[4]                    # contiguous: used where it lies
-    bint constant[4]                # a broadcast scalar: staged once
+    Py_ssize_t period[4]            # of a broadcast scalar (1) or row; else 0. Staged once, or used where it lies if long
+    Py_ssize_t row                  # where a long row is used so, chunks end with it; else 0
     bint staged_out                 # the output is strided, or lies where an input does
     Py_ssize_t chunk
 
@@ -396,6 +407,27 @@ cdef void apply(const Job* job, char** at, Py_ssize_t n) noexcept nogil:
         where(at[0], job.views[1].dtype, at[1], at[2], at[3], n)
 
 
+cdef Py_ssize_t period_of(const View* a) noexcept nogil:
+    """1 for a broadcast scalar, its length for a broadcast row, else 0"""
+    cdef int i, last = a.ndim - 1
+    for i in range(last):
+        if a.strides[i] != 0:
+            return 0
+    if a.ndim == 0 or a.strides[last] == 0:
+        return 1
+    return a.shape[last] if a.strides[last] == 1 else 0
+
+
+cdef void repeat(const View* a, Py_ssize_t period, Py_ssize_t n, char* out) noexcept nogil:
+    """The first `period` elements of a, over and over: n in all"""
+    cdef Py_ssize_t have = min(period, n) * a.itemsize, total = n * a.itemsize, more
+    memcpy(out, a.data, have)
+    while have < total:
+        more = min(have, total - have)
+        memcpy(out + have, out, more)
+        have += more
+
+
 cdef void work(const Job* job, Py_ssize_t start, Py_ssize_t n, char* staged) noexcept nogil:
     """Elements start .. start+n of a job, a chunk at a time."""
     cdef Py_ssize_t stop = start + n, length, chunk = job.chunk
@@ -405,16 +437,20 @@ cdef void work(const Job* job, Py_ssize_t start, Py_ssize_t n, char* staged) noe
     if n <= 0:
         return
     for k in range(last):
-        if job.constant[k]:
-            gather(job.views[k], start, min(chunk, n), staged + k * chunk * 8)
+        if job.period[k] > 0 and job.period[k] != job.row:
+            repeat(job.views[k], job.period[k], min(chunk, n), staged + k * chunk * 8)
     while start < stop:
         length = min(chunk, stop - start)
+        if job.row > 0:
+            length = min(length, job.row - start % job.row)
         for k in range(last + 1):
             if job.flat[k]:
                 at[k] = job.views[k].data + start * job.views[k].itemsize
+            elif job.row > 0 and job.period[k] == job.row:
+                at[k] = job.views[k].data + start % job.row * job.views[k].itemsize
             else:
                 at[k] = staged + k * chunk * 8
-                if k < last and not job.constant[k]:
+                if k < last and job.period[k] == 0:
                     gather(job.views[k], start, length, at[k])
         if job.staged_out:
             at[last] = staged + last * chunk * 8
@@ -429,23 +465,28 @@ cdef void work(const Job* job, Py_ssize_t start, Py_ssize_t n, char* staged) noe
 
 cdef int run(Job* job, int threads) noexcept nogil:
     """Cut a job in fixed blocks and work them off; -1 when there is no memory for the staging buffers."""
-    cdef int k, last = job.count - 1, i
+    cdef int k, last = job.count - 1
     cdef bint all_flat = True
+    cdef Py_ssize_t period, row = 0
     cdef char* staged
     cdef Py_ssize_t size = job.views[last].size, block, blocks, b
     coalesce(job.views, job.count)
     for k in range(job.count):
         job.flat[k] = contiguous(job.views[k])
-        job.constant[k] = not job.flat[k]
-        for i in range(job.views[k].ndim):
-            if job.views[k].strides[i] != 0:
-                job.constant[k] = False
         all_flat = all_flat and job.flat[k]
+        period = 0 if job.flat[k] or k == last else period_of(job.views[k])
+        if period > 1:
+            row = period if row == 0 else row
+            period = period if period == row else 0     # of two lengths, one is staged
+        job.period[k] = period
+    job.row = row if row >= LONG_ROW else 0
     job.staged_out = not job.flat[last]
     for k in range(last):               # compilers vectorise only what cannot overlap
         if job.views[k].data == job.views[last].data:
             job.staged_out = True
     job.chunk = BLOCK if all_flat and not job.staged_out else chunk_length(job.views, job.count)
+    if row > 0 and job.row == 0:
+        job.chunk -= job.chunk % row    # whole rows: what is staged begins with one
     block = job.chunk * max(1, BLOCK // job.chunk)
     blocks = (size + block - 1) // block
     staged = <char*> malloc(threads * job.count * job.chunk * 8 + 64)

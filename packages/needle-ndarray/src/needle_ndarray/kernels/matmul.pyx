@@ -6,12 +6,24 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 from needle_ndarray.kernels.strided cimport gather
-from needle_ndarray.kernels.views cimport FLOAT32, FLOAT64, INT32, T, View, int64
+from needle_ndarray.kernels.views cimport F, FLOAT32, FLOAT64, INT32, T, View, int64
 
 ctypedef void (*sgemm_t)(int order, int ta, int tb, int m, int n, int k, float alpha, const float* a, int lda,
                          const float* b, int ldb, float beta, float* c, int ldc) noexcept nogil
 ctypedef void (*dgemm_t)(int order, int ta, int tb, int m, int n, int k, double alpha, const double* a, int lda,
                          const double* b, int ldb, double beta, double* c, int ldc) noexcept nogil
+
+cdef extern from "product.h" nogil:
+    enum:
+        ROWS "NEEDLE_ROWS"
+        WIDE_FLOAT "needle_wide_float"
+        WIDE_DOUBLE "needle_wide_double"
+    void product_float "needle_product_float"(
+        const float* a, Py_ssize_t a_row, Py_ssize_t a_col, const float* b, Py_ssize_t b_row,                       # IN
+        float* out, Py_ssize_t out_row, Py_ssize_t out_col, Py_ssize_t rows, Py_ssize_t cols, Py_ssize_t k)         # OUT
+    void product_double "needle_product_double"(
+        const double* a, Py_ssize_t a_row, Py_ssize_t a_col, const double* b, Py_ssize_t b_row,                     # IN
+        double* out, Py_ssize_t out_row, Py_ssize_t out_col, Py_ssize_t rows, Py_ssize_t cols, Py_ssize_t k)        # OUT
 
 cdef enum:
     ROW_MAJOR = 101
@@ -19,7 +31,8 @@ cdef enum:
     TRANS = 112
     PANEL = 256             # rows or columns of the result that one thread takes; half of them where there are fewer than 512
     TILE = 8                # of matmul_tiled
-    SMALL = 4096            # multiplications below which our own loop beats the call of BLAS
+    SMALL = 16384           # multiplications below which our own loop beats the call of BLAS
+    ROOM = 4096             # elements of an operand that it packs, on the stack
     SPLIT = 200000          # and above which a product is cut into panels
 
 
@@ -30,7 +43,7 @@ cdef struct Matrix:             # a 2-d operand as BLAS wants it
     bint copied
 
 
-cdef void small(const T* a, Py_ssize_t a_row, Py_ssize_t a_col, const T* b, Py_ssize_t b_row, Py_ssize_t b_col,
+cdef void plain(const T* a, Py_ssize_t a_row, Py_ssize_t a_col, const T* b, Py_ssize_t b_row, Py_ssize_t b_col,
                 T* out, Py_ssize_t out_row, Py_ssize_t m, Py_ssize_t k, Py_ssize_t n) noexcept nogil:
     """out[i, j] = sum of a[i, l] b[l, j], rows of b added up into rows of out"""
     cdef Py_ssize_t i, j, l
@@ -39,12 +52,45 @@ cdef void small(const T* a, Py_ssize_t a_row, Py_ssize_t a_col, const T* b, Py_s
         memset(out + i * out_row, 0, n * sizeof(T))
         for l in range(k):
             x = a[i * a_row + l * a_col]
-            if b_col == 1:
-                for j in range(n):
-                    out[i * out_row + j] += x * b[l * b_row + j]
+            for j in range(n):
+                out[i * out_row + j] += x * b[l * b_row + j * b_col]
+
+
+cdef void tiles(const F* a, Py_ssize_t a_row, Py_ssize_t a_col, const F* b, Py_ssize_t b_row, Py_ssize_t b_col, F* out,
+                Py_ssize_t out_row, Py_ssize_t out_col, Py_ssize_t m, Py_ssize_t k, Py_ssize_t n) noexcept nogil:
+    """out = a @ b in tiles, for a b that fits ROOM: packed in rows of whole tiles where it does not lie like that"""
+    cdef F packed[ROOM]
+    cdef Py_ssize_t tile = WIDE_FLOAT if F is float else WIDE_DOUBLE
+    cdef Py_ssize_t wide = (n + tile - 1) // tile * tile, i = 0, j, l
+    if b_col != 1 or n != wide:
+        for l in range(k):
+            for j in range(n):
+                packed[l * wide + j] = b[l * b_row + j * b_col]
+            for j in range(n, wide):
+                packed[l * wide + j] = 0
+        b, b_row = packed, wide
+    while i < m:
+        j = 0
+        while j < n:
+            if F is float:
+                product_float(a + i * a_row, a_row, a_col, b + j, b_row, out + i * out_row + j * out_col, out_row, out_col,
+                              min(<Py_ssize_t> ROWS, m - i), min(tile, n - j), k)
             else:
-                for j in range(n):
-                    out[i * out_row + j] += x * b[l * b_row + j * b_col]
+                product_double(a + i * a_row, a_row, a_col, b + j, b_row, out + i * out_row + j * out_col, out_row, out_col,
+                               min(<Py_ssize_t> ROWS, m - i), min(tile, n - j), k)
+            j += tile
+        i += ROWS
+
+
+cdef void small(const F* a, Py_ssize_t a_row, Py_ssize_t a_col, const F* b, Py_ssize_t b_row, Py_ssize_t b_col,
+                F* out, Py_ssize_t out_row, Py_ssize_t m, Py_ssize_t k, Py_ssize_t n) noexcept nogil:
+    """out = a @ b without BLAS; a tall, narrow result is made as a wide one, out^T = b^T @ a^T"""
+    if n < WIDE_DOUBLE and m > n and k * (m + WIDE_FLOAT) <= ROOM:
+        tiles(b, b_col, b_row, a, a_col, a_row, out, <Py_ssize_t> 1, out_row, n, k, m)
+    elif k * (n + WIDE_FLOAT) <= ROOM:
+        tiles(a, a_row, a_col, b, b_row, b_col, out, out_row, <Py_ssize_t> 1, m, k, n)
+    else:
+        plain(a, a_row, a_col, b, b_row, b_col, out, out_row, m, k, n)
 
 
 cdef bint as_blas(const View* a, char* data, Py_ssize_t row, Py_ssize_t col, Matrix* out) noexcept nogil:
@@ -112,11 +158,11 @@ cdef int one(const Blas* blas, const View* a, Py_ssize_t a_offset, const View* b
               b.strides[last - 1], b.strides[last], <double*> target, out_row, m, k, n)
         return 0
     if out.dtype == INT32:
-        small(<const int*> a.data + a_offset, a.strides[last - 1], a.strides[last], <const int*> b.data + b_offset,
+        plain(<const int*> a.data + a_offset, a.strides[last - 1], a.strides[last], <const int*> b.data + b_offset,
               b.strides[last - 1], b.strides[last], <int*> target, out_row, m, k, n)
         return 0
     if out.dtype != FLOAT32 and out.dtype != FLOAT64:
-        small(<const int64*> a.data + a_offset, a.strides[last - 1], a.strides[last],
+        plain(<const int64*> a.data + a_offset, a.strides[last - 1], a.strides[last],
               <const int64*> b.data + b_offset, b.strides[last - 1], b.strides[last],
               <int64*> target, out_row, m, k, n)
         return 0

@@ -327,6 +327,29 @@ cdef void reduce_all(int op, int dtype, const char* a, Py_ssize_t n, int out_dty
     cast(INT64, out_dtype, <char*> &ints, out, 1)
 
 
+cdef void rows_of(int op, const T* a, Py_ssize_t rows, Py_ssize_t columns, A acc, int out_dtype, char* out) noexcept nogil:
+    cdef A folded[CHUNK]
+    cdef Py_ssize_t j
+    for j in range(columns):
+        folded[j] = identity(op, acc)
+    pairwise_rows(op, a, columns, rows, columns, folded)
+    cast(FLOAT64 if A is double else INT64, out_dtype, <char*> folded, out, columns)
+
+
+cdef void reduce_rows(int op, int dtype, const char* a, Py_ssize_t rows, Py_ssize_t columns, int out_dtype, char* out) noexcept nogil:
+    """out[j] = op over a[:, j], contiguous: at most CHUNK columns, and few enough elements for one span"""
+    if dtype == FLOAT32:
+        rows_of(op, <const float*> a, rows, columns, <double> 0, out_dtype, out)
+    elif dtype == FLOAT64:
+        rows_of(op, <const double*> a, rows, columns, <double> 0, out_dtype, out)
+    elif dtype == INT32:
+        rows_of(op, <const int*> a, rows, columns, <int64> 0, out_dtype, out)
+    elif dtype == INT64:
+        rows_of(op, <const int64*> a, rows, columns, <int64> 0, out_dtype, out)
+    else:
+        rows_of(op, <const boolean*> a, rows, columns, <int64> 0, out_dtype, out)
+
+
 cdef int reduce_views(int op, View* a, int kept, View* out, int threads) noexcept nogil:
     """out = op over the axes of `a` from number `kept` on; -1 when there is no memory"""
     cdef Job job

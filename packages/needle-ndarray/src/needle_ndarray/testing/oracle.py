@@ -42,10 +42,16 @@ MATH: dict[str, Any] = {
     "sigmoid": _sigmoid,
     "erf": _erf,
     "power": np.power,
+    "tanh_grad": lambda a, b: a * (1 - b * b),
+    "sigmoid_grad": lambda a, b: a * b * (1 - b),
 }
 
 #: Ops whose NumPy function has another name or rule; every other one is np.<name>.
-EXACT: dict[str, Any] = {"relu": lambda x: np.maximum(x, x.dtype.type(0)), "round": np.rint}
+EXACT: dict[str, Any] = {
+    "relu": lambda x: np.maximum(x, x.dtype.type(0)),
+    "relu_grad": lambda a, b: np.where(b > 0, a, a.dtype.type(0)),
+    "round": np.rint,
+}
 ROUNDING = ("floor", "ceil", "trunc", "round")
 #: Of two zeros, either is the larger one: NumPy itself gives one or the other depending on the position.
 EITHER_ZERO = ("maximum", "minimum", "relu", "max", "min")
