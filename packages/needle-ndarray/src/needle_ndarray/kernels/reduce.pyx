@@ -336,7 +336,8 @@ cdef void rows_of(int op, const T* a, Py_ssize_t rows, Py_ssize_t columns, A acc
     cast(FLOAT64 if A is double else INT64, out_dtype, <char*> folded, out, columns)
 
 
-cdef void reduce_rows(int op, int dtype, const char* a, Py_ssize_t rows, Py_ssize_t columns, int out_dtype, char* out) noexcept nogil:
+cdef void reduce_rows(int op, int dtype, const char* a, Py_ssize_t rows, Py_ssize_t columns, int out_dtype,
+                      char* out) noexcept nogil:
     """out[j] = op over a[:, j], contiguous: at most CHUNK columns, and few enough elements for one span"""
     if dtype == FLOAT32:
         rows_of(op, <const float*> a, rows, columns, <double> 0, out_dtype, out)
