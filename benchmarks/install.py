@@ -1,59 +1,86 @@
-"""What a framework costs before it computes anything: the time of its import beyond NumPy's, and the disk it takes."""
+"""What a framework costs before it computes anything: the time of its import, and the disk it takes beyond NumPy."""
 
+import json
 import subprocess
 from typing import Any
 
-#: What an import of the framework needs on disk, NumPy aside (PyTorch's Python dependencies are not counted).
-PARTS = {
-    "needle": ["needle", "needle_ndarray", "scipy_openblas32"],
-    "numpy": ["numpy"],
-    "torch": ["torch"],
-    "jax": ["jax", "jaxlib"],
-}
+from benchmarks.run import Player
+
+#: What is installed and imported; `needle.nn` is all of Needle, layers and optimizers too.
+DISTRIBUTIONS = {"needle": "needle-nn", "numpy": "numpy", "torch": "torch", "jax": "jax"}
+MODULES = {"needle": ["needle", "needle.nn"], "numpy": ["numpy"], "torch": ["torch"], "jax": ["jax"]}
+#: Without metadata, where packages are imported from their sources.
+FOLDERS = {"needle": ["needle", "needle_ndarray", "needle_nn", "scipy_openblas32", "safetensors", "tqdm"]}
 
 IMPORT = """
-import time
-import numpy
+import sys, time
 start = time.perf_counter()
+import numpy
+between = time.perf_counter()
 import {module}
-print(time.perf_counter() - start)
+end = time.perf_counter()
+print(end - start, end - between)
 """
 
 SIZE = """
-import importlib.util, pathlib
-total = 0
-for name in {parts!r}:
-    spec = importlib.util.find_spec(name)
-    for folder in spec.submodule_search_locations if spec else []:
-        libs = pathlib.Path(folder).parent / (name + ".libs")
-        for path in [*pathlib.Path(folder).rglob("*"), *(libs.rglob("*") if libs.exists() else [])]:
-            if path.is_file() and path.suffix not in (".c", ".pyx", ".pyc"):
-                total += path.stat().st_size
-print(total)
+import importlib.metadata as metadata, importlib.util, json, pathlib, re
+SKIPPED = (".c", ".pyx", ".pyc", ".html")
+sizes = {}
+
+def add(name):
+    key = re.sub("[-_.]+", "-", name).lower()
+    if key in sizes or key in ("setuptools", "pip") or (key == "numpy" and sizes):
+        return
+    try:
+        found = metadata.distribution(name)
+    except metadata.PackageNotFoundError:  # another system needs it
+        return
+    paths = [pathlib.Path(found.locate_file(file)) for file in found.files or []]
+    sizes[key] = sum(p.stat().st_size for p in set(paths) if p.is_file() and p.suffix not in SKIPPED)
+    for requirement in found.requires or []:
+        if "extra ==" not in requirement:
+            add(re.match("[A-Za-z0-9._-]+", requirement)[0])
+
+add(DISTRIBUTION)
+if not sizes:
+    for name in FOLDERS:
+        spec = importlib.util.find_spec(name)
+        for folder in (spec.submodule_search_locations or []) if spec else []:
+            files = [p for p in pathlib.Path(folder).rglob("*") if p.is_file() and p.suffix not in SKIPPED]
+            sizes[name] = sum(p.stat().st_size for p in files)
+print(json.dumps(sizes))
 """
 
 
-def ask(python: str, program: str) -> float:
-    done = subprocess.run([python, "-c", program], capture_output=True, text=True, check=True)
-    return float(done.stdout)
+def ask(python: str, program: str) -> str:
+    done = subprocess.run([python, "-c", program], capture_output=True, text=True, check=True, timeout=120)
+    return done.stdout
 
 
-def measure(pythons: dict[str, str], rounds: int) -> list[dict[str, Any]]:
-    """Fresh processes, in turns; best import time in seconds, and bytes."""
-    modules = {name: PARTS[name][0] for name in pythons if name != "numpy"}
-    imports: dict[str, list[float]] = {name: [] for name in modules}
-    for _ in range(max(rounds // 2, 2)):
-        for name, module in modules.items():
-            imports[name].append(ask(pythons[name], IMPORT.format(module=module)))
-    sizes = {name: ask(python, SIZE.format(parts=PARTS[name])) for name, python in pythons.items()}
-    best = {name: min(times) for name, times in imports.items()}
-    return [{"framework": name, "import": best.get(name), "bytes": sizes[name]} for name in pythons]
+def measure(players: list[Player], rounds: int) -> list[dict[str, Any]]:
+    """Fresh processes, in turns; best import times in seconds, and bytes of every distribution that is needed."""
+    wanted = [(p, module) for p in players for module in MODULES.get(p.framework, [])]
+    times: dict[str, list[tuple[float, float]]] = {}
+    for _ in range(max(min(rounds, 10), 2)):
+        for player, module in wanted:
+            try:
+                total, beyond = map(float, ask(player.python, IMPORT.format(module=module)).split())
+            except subprocess.SubprocessError:
+                continue
+            times.setdefault(module, []).append((total, beyond))
+    rows = []
+    for player, module in wanted:
+        sizes = disk(player)
+        best = [min(column) for column in zip(*times[module], strict=True)] if module in times else [None, None]
+        found = {"import": best[0], "beyond_numpy": best[1], "bytes": sum(sizes.values()), "parts": sizes}
+        rows.append({"framework": player.framework, "module": module, **found})
+    return rows
 
 
-def lines(results: list[dict[str, Any]]) -> list[str]:
-    out = []
-    for r in results:
-        took = "" if r["import"] is None else f"import takes {r['import'] * 1e3:.0f} ms beyond NumPy's, "
-        parts = ", ".join(PARTS[r["framework"]])
-        out.append(f"install: {r['framework']}: {took}{r['bytes'] / 1e6:.0f} MB on disk ({parts})")
-    return out
+def disk(player: Player) -> dict[str, int]:
+    """Bytes of every distribution, NumPy aside unless it is NumPy that is asked about."""
+    names = f"DISTRIBUTION, FOLDERS = {DISTRIBUTIONS[player.framework]!r}, {FOLDERS.get(player.framework, [])!r}\n"
+    try:
+        return json.loads(ask(player.python, names + SIZE))
+    except subprocess.SubprocessError:
+        return {}

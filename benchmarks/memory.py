@@ -1,41 +1,73 @@
-"""Peak memory of a forward and backward pass: how much a fresh process grows beyond what it held before its first step."""
+"""Peak memory of train steps: how much a fresh process grows beyond what it held once the model was built, and its peak.
 
+Three steps, since the second begins while gradients of the first are there. What is compiled at run time (torch.compile, JAX)
+leaves the memory of the compiler in the growth, so only the whole process tells something there.
+"""
+
+import contextlib
+import json
+import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
-MODELS = {"deep": "20-layer MLP, 512 wide, batch 2048", "transformer": "4 transformer blocks, 256 wide, 8 x 256 tokens"}
+from benchmarks.numbers import BATCHES, TITLES
+from benchmarks.run import HERE, THREAD_VARIABLES, Player
 
-PROGRAM = """
-import resource, sys
-sys.path.insert(0, {here!r})
-import models
-step = models.build({framework!r}, {model!r})
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-for _ in range(3):
-    step()
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
-"""
+MEASURED = ("needle", "torch", "jax")
+STATUS = Path("/proc/self/status")
 
 
-def measure(pythons: dict[str, str]) -> list[dict[str, Any]]:
-    """{model, framework: bytes}; three steps each, since the second begins while gradients of the first are there."""
-    here = str(Path(__file__).resolve().parent)
-    results = []
-    for model in MODELS:
-        row: dict[str, Any] = {"model": model}
-        for framework in [name for name in ("needle", "torch") if name in pythons]:
-            program = PROGRAM.format(here=here, framework=framework, model=model)
-            done = subprocess.run([pythons[framework], "-c", program], capture_output=True, text=True, check=True)
-            row[framework] = int(done.stdout) * 1024
-        results.append(row)
-    return results
+def held() -> tuple[int, int]:
+    """Bytes that this process holds, and the most it has held."""
+    try:
+        lines = dict(line.split(":", 1) for line in STATUS.read_text().splitlines())
+        return int(lines["VmRSS"].split()[0]) * 1024, int(lines["VmHWM"].split()[0]) * 1024
+    except (OSError, KeyError):
+        import resource
+
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+        return peak, peak
 
 
-def lines(results: list[dict[str, Any]]) -> list[str]:
-    out = []
-    for row in results:
-        ratio = f", {row['torch'] / row['needle']:.2f} times ours" if "torch" in row else ""
-        theirs = f"; PyTorch {row['torch'] / 1e6:.0f} MB{ratio}" if "torch" in row else ""
-        out.append(f"memory: {MODELS[row['model']]}: {row['needle'] / 1e6:.0f} MB beyond weights and data{theirs}")
-    return out
+def forget_peak() -> None:
+    """Let the peak be what is held now, where the system can do that."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def steps(framework: str, model: str, batch: int, threads: int) -> dict[str, int]:
+    """In a process of its own."""
+    from benchmarks.frameworks import namespace
+    from benchmarks.worker import threads_of
+
+    threads_of(framework, threads)
+    step = namespace(framework)["train"](model, batch)
+    forget_peak()
+    before, _ = held()
+    for _ in range(3):
+        step()
+    peak = held()[1]
+    return {"growth": peak - before, "peak": peak}
+
+
+def measure(player: Player, model: str, threads: int) -> dict[str, Any]:
+    """{growth, peak} in bytes, or {missing: why}."""
+    code = (
+        f"import sys; sys.path.insert(0, {str(HERE.parent)!r}); from benchmarks import memory; import json;"
+        f"print('\\n' + json.dumps(memory.steps({player.framework!r}, {model!r}, {BATCHES[model][0]}, {threads})))"
+    )
+    variables = os.environ | dict.fromkeys(THREAD_VARIABLES, str(threads))
+    try:
+        done = subprocess.run(
+            [player.python, "-c", code], env=variables, capture_output=True, text=True, timeout=300, check=True
+        )
+    except subprocess.SubprocessError as error:
+        return {"missing": " ".join(str(getattr(error, "stderr", None) or error).split())[-300:]}
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def row(players: list[Player], model: str, threads: int) -> dict[str, Any]:
+    found = {p.label: measure(p, model, threads) for p in players if p.framework in MEASURED}
+    return {"model": model, "name": f"{TITLES[model]}, batch {BATCHES[model][0]}", **found}

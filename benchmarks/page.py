@@ -1,112 +1,270 @@
-"""The results as a Markdown page, with a bar chart drawn as SVG beside it."""
+"""The results as a Markdown page, with pictures in the folder beside it."""
 
 import math
+import re
 from pathlib import Path
 from typing import Any
-from xml.sax.saxutils import escape
 
-import install
-import memory
+from benchmarks import pictures, results, targets
+from benchmarks.cases import families
+from benchmarks.results import NAMES
+from needle_nn.command.bench import readable
 
-NAMES = {"numpy": "NumPy", "torch": "PyTorch", "jax": "JAX (jit)"}
-COLOURS = {"numpy": "#4c78a8", "torch": "#e45756", "jax": "#72b7b2"}
-LEFT, WIDTH, BAR, GAP = 250, 420, 9, 7  # pixels
-
-
-def in_units(seconds: float) -> str:
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= scale:
-            return f"{seconds / scale:.3g} {unit}"
-    return f"{seconds * 1e9:.0f} ns"
+NOTES = Path(__file__).resolve().parent / "notes.md"
+AHEAD = 0.95  # below this ratio a peer is ahead; nearer to 1 it is level
 
 
-def ratios(result: dict[str, Any]) -> dict[str, float]:
-    """Their best time over ours."""
-    times = result["times"]
-    return {name: times[name]["best"] / times["needle"]["best"] for name in NAMES if name in times}
+def write(path: Path, report: dict[str, Any], notes: Path = NOTES) -> None:
+    """The page, and its pictures in the folder of the same name without the ending."""
+    folder = path.with_suffix("")
+    folder.mkdir(parents=True, exist_ok=True)
+    drawn: dict[str, str] = {}
+    text = "\n".join(render(report, drawn, folder.name, remarks(notes)))
+    for old in set(folder.glob("*.svg")) - {folder / name for name in drawn}:
+        old.unlink()
+    for name, picture in drawn.items():
+        (folder / name).write_text(picture, encoding="utf-8")
+    path.write_text(text + "\n", encoding="utf-8")
 
 
-def chart(results: list[dict[str, Any]], title: str) -> str:
-    """Horizontal bars on a logarithmic axis from the line at 1: to the right Needle is faster, to the left slower."""
-    found = [r for result in results for r in ratios(result).values()]
-    low = min(-1, math.floor(math.log2(min(found, default=1))))
-    high = max(2, math.ceil(math.log2(max(found, default=1))))
+def remarks(path: Path) -> dict[str, str]:
+    """{name of a target: what notes.md says about it}"""
+    if not path.exists():
+        return {}
+    parts = re.split(r"^## +(.+?) *$", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {name: text.strip() for name, text in zip(parts[1::2], parts[2::2], strict=True)}
 
-    def x(value: float) -> float:
-        return LEFT + WIDTH * (math.log2(value) - low) / (high - low)
 
-    top = 52
-    body, y = [], top
-    for result in results:
-        bars = ratios(result)
-        middle = y + BAR * len(bars) / 2
-        body.append(f'<text x="{LEFT - 8}" y="{middle + 4:.0f}" text-anchor="end">{escape(result["name"])}</text>')
-        for name, value in bars.items():
-            start, end = sorted((x(1), x(value)))
-            body.append(
-                f'<rect x="{start:.1f}" y="{y}" width="{max(end - start, 1):.1f}" height="{BAR - 1}"'
-                f' fill="{COLOURS[name]}"/>'
-                f'<text x="{x(value) + (4 if value >= 1 else -4):.1f}" y="{y + BAR - 2}" font-size="8"'
-                f' text-anchor="{"start" if value >= 1 else "end"}">{value:.2g}</text>'
-            )
-            y += BAR
-        y += GAP
-    ticks = [
-        f'<line x1="{x(2.0**p):.1f}" x2="{x(2.0**p):.1f}" y1="{top - 6}" y2="{y}"'
-        f' stroke="{"#222" if p == 0 else "#ddd"}"/>'
-        f'<text x="{x(2.0**p):.1f}" y="{top - 10}" text-anchor="middle" font-size="9">{2.0**p:g}x</text>'
-        for p in range(low, high + 1)
+def render(report: dict[str, Any], drawn: dict[str, str], folder: str, notes: dict[str, str]) -> list[str]:
+    """Lines of the page; pictures are put into `drawn`."""
+    most = max(results.threads_in(report), default=1)
+
+    def picture(name: str, svg: str, about: str) -> list[str]:
+        drawn[name] = svg
+        return [f"![{about}]({folder}/{name})", ""]
+
+    out = [*introduction(report, most), "## Targets", ""]
+    found = targets.outcomes(report)
+    if any(o.value is not None for o in found):
+        out += picture("targets.svg", pictures.targets("Targets: measured, as multiples of the must", found), "Targets")
+    out += [*target_table(found), "", "## Where peers are ahead", "", *ahead(report, found, most, notes), ""]
+    overview = geometric_means(report, most)
+    if overview:
+        out += ["## Families", "", f"Geometric means of their times over ours, {cores(most)}.", ""]
+        out += picture("families.svg", pictures.bars(f"Geometric means, {cores(most)}", overview), "Families")
+        out += [*means_table(overview), ""]
+    for family in [name for name in families() if results.of_family(report, name)]:
+        out += [f"### {family.capitalize()}", "", *family_part(report, family, most, picture)]
+    out += [*memory_part(report), *install_part(report), *missing_part(report), *METHOD]
+    return out
+
+
+def cores(threads: int) -> str:
+    return "1 thread" if threads == 1 else f"{threads} threads"
+
+
+def introduction(report: dict[str, Any], most: int) -> list[str]:
+    about, runs = report["machine"], report["families"].values()
+    versions: dict[str, str] = {}
+    for run in runs:
+        versions |= run["versions"]
+    named = ", ".join(f"{name} {version}" for name, version in versions.items())
+    commits = ", ".join(dict.fromkeys(f"`{run['commit']}`" for run in runs if run["commit"]))
+    dates = sorted({run["date"][:10] for run in runs})
+    rounds = sorted({run["rounds"] for run in runs})
+    minutes = sum(run["seconds"] for run in runs) / 60
+    when = " to ".join(dict.fromkeys(dates[:1] + dates[-1:]))
+    memory = f", {about['memory']:g} GB" if about["memory"] else ""
+    return [
+        "# Benchmarks",
+        "",
+        f"Measured on {about['cpu']}, {about['cores']} cores{memory}, {about['system']}, {when}; {named};"
+        f" commit {commits or 'unknown'}.",
+        "",
+        f"Each framework computes in a process of its own; all take turns, round by round, in one run: best of"
+        f" {' or '.join(map(str, rounds)) or 'no'} rounds, fewer for slow cases. **A ratio is their time over Needle's: above 1"
+        f" Needle is faster.** Beside the tables with {cores(most)} are those with one. The whole run took {minutes:.0f} min.",
+        "",
+        "```sh",
+        "nox -s bench                                  # everything, on any machine: table, JSON and this page in runs/",
+        "nox -s bench -- --quick                       # the main families in some minutes",
+        "needle bench                                  # Needle alone, without peers",
+        "python benchmarks --page runs/benchmarks.json --into docs/benchmarks.md",
+        "```",
+        "",
+        "This page is generated; [benchmarks/README.md](../benchmarks/README.md) says how, and how to add a case.",
+        "",
     ]
-    legend = [
-        f'<rect x="{LEFT + 130 * i}" y="22" width="9" height="9" fill="{COLOURS[name]}"/>'
-        f'<text x="{LEFT + 130 * i + 14}" y="30" font-size="10">{NAMES[name]} / Needle</text>'
-        for i, name in enumerate(NAMES)
-    ]
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + WIDTH + 50}" height="{y + 10}"'
-            ' font-family="sans-serif" font-size="11">',
-            '<rect width="100%" height="100%" fill="white"/>',
-            f'<text x="8" y="16" font-weight="bold">{escape(title)}</text>',
-            *legend,
-            *ticks,
-            *body,
-            "</svg>",
-            "",
-        ]
-    )
 
 
-def table(results: list[dict[str, Any]]) -> list[str]:
-    frameworks = ["needle", *[name for name in NAMES if any(name in r["times"] for r in results)]]
-    head = [*(f"vs {NAMES[name]}" for name in frameworks[1:]), "Needle", *(NAMES[name] for name in frameworks[1:])]
-    lines = ["| case | " + " | ".join(head) + " |", "|---|" + "--:|" * len(head)]
-    for result in results:
-        found, times = ratios(result), result["times"]
-        cells = [f"**{found[name]:.2f}×**" if name in found else "" for name in frameworks[1:]]
-        cells += [in_units(times[name]["best"]) if name in times else "" for name in frameworks]
-        lines.append(f"| {result['family']}: {result['name']} | " + " | ".join(cells) + " |")
+def target_table(found: list[targets.Outcome]) -> list[str]:
+    lines = ["| target | against | measured | must | aim | |", "|---|---|--:|--:|--:|---|"]
+    for o in found:
+        mark = (
+            "not measured" if o.value is None else "aim reached" if o.reached else "✓" if o.kept else "**must missed**"
+        )
+        note = f"{mark} ({o.note})" if o.note else mark
+        lines.append(
+            f"| {o.name} | {NAMES.get(o.peer, '')} | **{o.shown[0]}** | {o.shown[1]} | {o.shown[2]} | {note} |"
+        )
     return lines
 
 
-def write(path: Path, report: dict[str, Any]) -> None:
-    """The page at `path`; charts beside it as <name>-<threads>.svg."""
-    versions = ", ".join(f"{name} {version}" for name, version in report["versions"].items())
+def ahead(report: dict[str, Any], found: list[targets.Outcome], threads: int, notes: dict[str, str]) -> list[str]:
+    """Missed musts with what notes.md says about them, then every case in which a peer is faster."""
+    missed = [o for o in found if o.value is not None and not o.kept]
+    lines = [] if missed else ["All musts that were measured hold.", ""]
+    for o in missed:
+        name = f"{o.name}, against {NAMES[o.peer]}" if o.peer else o.name
+        short = 1 - (o.value / o.must if o.ratio else o.must / o.value) if o.value else 1.0
+        told = f"- **{name}: {o.shown[0]}, must be {o.shown[1]}: {short:.0%} short.** {' '.join(notes.get(o.name, '').split())}"
+        lines.append(told.rstrip())
+    lines += [""] if missed else []
+    rows = [r for r in report["results"] if r["threads"] == threads]
+    for peer in [name for name in NAMES if name != "needle"]:
+        known = [(ratio, r) for r in rows if (ratio := results.ratios(r).get(peer)) is not None]
+        faster = sorted(((ratio, r) for ratio, r in known if ratio < AHEAD), key=lambda pair: pair[0])
+        if not known:
+            continue
+        told = f"{NAMES[peer]} is ahead (ratio below {AHEAD}) in {len(faster)} of {len(known)} cases, {cores(threads)}"
+        if not faster:
+            lines += [f"{told}.", ""]
+            continue
+        lines += [
+            "<details>",
+            f"<summary>{told}</summary>",
+            "",
+            f"| case | ratio | Needle | {NAMES[peer]} |",
+            "|---|--:|--:|--:|",
+        ]
+        for ratio, r in faster:
+            times = [readable(r["times"][name]["best"]) for name in ("needle", peer)]
+            lines.append(f"| {r['family']}: {r['name']} | **{ratio:.2f}×** | {times[0]} | {times[1]} |")
+        lines += ["", "</details>", ""]
+    return lines[:-1] if lines else []
+
+
+def geometric_means(report: dict[str, Any], threads: int) -> list[tuple[str, dict[str, float]]]:
+    """[(family, {peer: mean of their times over ours})]"""
+    rows = []
+    for family in families():
+        logs: dict[str, list[float]] = {}
+        for r in results.of_family(report, family, threads):
+            for peer, ratio in results.ratios(r).items():
+                logs.setdefault(peer, []).append(math.log(ratio))
+        if logs:
+            means = {p: math.exp(sum(logs[p]) / len(logs[p])) for p in NAMES if p in logs}
+            rows.append((family, means))
+    return rows
+
+
+def means_table(rows: list[tuple[str, dict[str, float]]]) -> list[str]:
+    peers = [p for p in NAMES if any(p in means for _, means in rows)]
+    lines = ["| family | " + " | ".join(f"/ {NAMES[p]}" for p in peers) + " |", "|---|" + "--:|" * len(peers)]
+    for family, means in rows:
+        cells = [f"**{means[p]:.2f}×**" if p in means else "" for p in peers]
+        lines.append(f"| [{family}](#{family.replace(' ', '-')}) | " + " | ".join(cells) + " |")
+    return lines
+
+
+def family_part(report: dict[str, Any], family: str, most: int, picture: Any) -> list[str]:
+    rows = results.of_family(report, family, most)
+    stem = family.replace(" ", "-")
+    out = []
+    if family == "curves":
+        out += picture("curves.svg", pictures.curves(f"Time per element, {cores(most)}", rows), "Time per element")
+    elif any(map(results.ratios, rows)):
+        shown = [(r["name"], results.ratios(r)) for r in rows]
+        out += picture(
+            f"{stem}.svg", pictures.bars(f"{family.capitalize()}, {cores(most)}", shown), f"Ratios, {family}"
+        )
+    for threads in reversed(results.threads_in(report)):
+        rows = results.of_family(report, family, threads)
+        if rows:
+            out += ["<details>", f"<summary>{cores(threads)}</summary>", "", *table(rows), "", "</details>", ""]
+    return out
+
+
+def table(rows: list[dict[str, Any]]) -> list[str]:
+    """Ratios of the best times, of the medians against PyTorch, then the best times."""
+    peers = [p for p in NAMES if p != "needle" and any(p in r["times"] or p in r["missing"] for r in rows)]
+    medians = "torch" in peers
+    head = [*(f"/ {NAMES[p]}" for p in peers), *(["/ PyTorch, medians"] if medians else [])]
+    head += [NAMES[p] for p in ("needle", *peers)]
+    lines = ["| case | " + " | ".join(head) + " |", "|---|" + "--:|" * len(head)]
+    for r in rows:
+        best, median = results.ratios(r), results.ratios(r, "median").get("torch")
+
+        def absent(name: str, r: dict[str, Any] = r) -> str:
+            return "n/a" if name in r["missing"] else ""
+
+        cells = [f"**{best[p]:.2f}×**" if p in best else absent(p) for p in peers]
+        cells += ["" if median is None else f"{median:.2f}×"] if medians else []
+        times = r["times"]
+        cells += [readable(times[p]["best"]) if p in times else absent(p) for p in ("needle", *peers)]
+        lines.append(f"| {r['name']} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def memory_part(report: dict[str, Any]) -> list[str]:
+    if not report["memory"]:
+        return []
     out = [
-        "# Benchmarks",
+        "### Memory",
         "",
-        f"Measured on {report['cpu']} with {versions}.",
-        f"Each framework in its own process, all in one run, taking turns; best of {report['rounds']} rounds of about",
-        "30 ms. A ratio is their time over Needle's: above 1 Needle is faster.",
-        "NumPy computes on one thread, but for its matmul. Run it yourself: `nox -s bench`.",
-        "",
+        "How much three train steps add to what a process holds once the model is built, and the peak of the",
     ]
-    for threads in dict.fromkeys(r["threads"] for r in report["results"]):
-        results = [r for r in report["results"] if r["threads"] == threads]
-        title = f"{threads} thread{'s' if threads > 1 else ''}"
-        picture = path.with_name(f"{path.stem}-{threads}.svg")
-        picture.write_text(chart(results, f"Times as multiples of Needle's, {title}"))
-        out += [f"## {title.capitalize()}", "", f"![Ratios as bars]({picture.name})", "", *table(results), ""]
-    notes = [*report.get("flatness", []), *memory.lines(report["memory"]), *install.lines(report["install"])]
-    out += ["## Notes", "", *(f"- {note}" for note in notes), ""] if notes else []
-    path.write_text("\n".join(out))
+    out += ["whole process. The growth of JAX is left out: it holds the memory of its compiler.", ""]
+    out += ["| train step | PyTorch / Needle | Needle | PyTorch | Needle, whole | PyTorch, whole | JAX, whole |"]
+    out += ["|---|" + "--:|" * 6]
+    for row in report["memory"]:
+        ours, theirs, jax = (row.get(name, {}) for name in ("needle", "torch", "jax"))
+        both = "growth" in ours and "growth" in theirs
+        cells = [f"**{theirs['growth'] / max(ours['growth'], 1):.2f}×**" if both else ""]
+        cells += [results.in_megabytes(x["growth"]) if "growth" in x else "n/a" if x else "" for x in (ours, theirs)]
+        cells += [results.in_megabytes(x["peak"]) if "peak" in x else "n/a" if x else "" for x in (ours, theirs, jax)]
+        out.append(f"| {row['name']} | " + " | ".join(cells) + " |")
+    return [*out, ""]
+
+
+def install_part(report: dict[str, Any]) -> list[str]:
+    if not report["install"]:
+        return []
+    out = [
+        "### Import and disk",
+        "",
+        "| | import | beyond NumPy's | on disk beyond NumPy | of which |",
+        "|---|--:|--:|--:|---|",
+    ]
+    for row in report["install"]:
+        took = [f"{row[key] * 1e3:.0f} ms" if row[key] is not None else "n/a" for key in ("import", "beyond_numpy")]
+        largest = sorted(row["parts"].items(), key=lambda pair: -pair[1])[:4]
+        parts = ", ".join(f"{name} {results.in_megabytes(count)}" for name, count in largest)
+        out.append(
+            f"| `import {row['module']}` | {' | '.join(took)} | {results.in_megabytes(row['bytes'])} | {parts} |"
+        )
+    return [*out, ""]
+
+
+def missing_part(report: dict[str, Any]) -> list[str]:
+    """What a peer could not do, with its reason."""
+    reasons: dict[str, list[str]] = {}
+    for r in report["results"]:
+        for name, why in r["missing"].items():
+            told = why[:200].replace("<", "&lt;").replace("|", "/").replace("`", "'")
+            reasons.setdefault(f"{NAMES.get(name, name)}: {told}", []).append(f"{r['name']} ({cores(r['threads'])})")
+    if not reasons:
+        return []
+    return ["### Not measured", "", *(f"- {why}: {'; '.join(names)}" for why, names in reasons.items()), ""]
+
+
+METHOD = """\
+## How it is measured
+
+A turn is as many calls as fit into 30 ms, at least one, after one call that fills the caches; whoever begins changes every round.
+With one thread a process may use one core only. NumPy computes on one thread, but for its matrix products. PyTorch is used as it is
+quickest here: images in channels_last, `nn.LSTM` and `nn.GRU`, `scaled_dot_product_attention`, `zero_grad(set_to_none=True)`, Adam
+with `fused=True`, SGD with `foreach=True`, `inference_mode`. torch.compile compiles the loss of a step, or the expression of a
+case; JAX jits the whole step, with its buffers donated. "f+b" is forward and backward. `python benchmarks --check` shows that all
+come to the same numbers from the same weights.\
+""".splitlines()

@@ -1,77 +1,104 @@
 """One framework in one process: answers the driver's requests, one JSON line each.
 
-{"case": 3} sets that case up and answers {"loops": 1000}, the calls that fill a turn; {"run": 1000} times as many calls
-and answers {"seconds": 1.2e-7} per call; {"versions": true} says what is measured.
+{"case": key} sets that case up and answers {"loops": 1000, "call": 1e-5}: the calls that fill a turn, seconds of one;
+{"run": 1000} times as many calls and answers {"seconds": 1e-5} per call; {"check": key} answers sums of what the case
+comes to; {"versions": true} says what is measured. What goes wrong is answered as {"error": "..."}.
 """
 
+import gc
 import json
+import os
 import sys
+import time
 import timeit
 from typing import Any
 
-import models
 import numpy as np
-from cases import CASES
+
+from benchmarks.cases import all_cases
+from benchmarks.frameworks import prepare
 
 TURN = 0.03  # seconds a turn should take
+SETTLE = 0.004  # before a turn: threads of the one before may still be spinning
+MODULES = {"compile": "torch"}
 
 
-def namespace(framework: str, threads: int) -> dict[str, Any]:
-    """The names that a snippet can use."""
-    names: dict[str, Any] = {"model": lambda name: models.build(framework, name)}
+def threads_of(framework: str, count: int) -> None:
+    """Compute on that many threads, and, where the system can, on no more cores: not every framework can be told."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:count])
     if framework == "needle":
-        import needle as ndl
         import needle_ndarray as nd
 
-        nd.set_num_threads(threads)
-        names["P"] = lambda *shape: ndl.Tensor(random.random(shape, dtype=np.float32))
-        convert, module = (lambda values: nd.array(values, dtype=str(values.dtype))), {"nd": nd}
-    elif framework == "torch":
+        nd.set_num_threads(count)
+    elif framework in ("torch", "compile"):
         import torch
 
-        torch.set_num_threads(threads)
-        names["P"] = lambda *shape: torch.from_numpy(random.random(shape, dtype=np.float32)).requires_grad_()
-        convert, module = torch.from_numpy, {"torch": torch}
-    else:
-        convert, module = (lambda values: values), {"np": np}
-    random = np.random.default_rng(0)
-    return (
-        names
-        | module
-        | {
-            "A": lambda *shape: convert(random.random(shape, dtype=np.float32)),
-            "I": lambda n, high: convert(random.integers(0, high, n)),
-        }
-    )
+        torch.set_num_threads(count)
 
 
 def versions(framework: str) -> dict[str, str]:
-    module = __import__(framework)
-    return {"python": sys.version.split()[0], framework: module.__version__}
+    name = MODULES.get(framework, framework)
+    return {"python": sys.version.split()[0], name: __import__(name).__version__}
 
 
-def main(framework: str, threads: int) -> None:
-    timer = None
-    for line in sys.stdin:
-        request = json.loads(line)
+def sums(value: Any) -> list[list[float]]:
+    """[count, sum, sum of |x|, sum of x^2] of every array, in float64: the same in any layout."""
+    if isinstance(value, (list, tuple)):
+        return [row for part in value for row in sums(part)]
+    if hasattr(value, "detach"):
+        value = value.detach()
+    x = np.asarray(value.numpy() if hasattr(value, "numpy") else value, dtype=np.float64)
+    return [[float(x.size), float(x.sum()), float(np.abs(x).sum()), float((x * x).sum())]]
+
+
+class Timing:
+    """The case that is set up, if any."""
+
+    def __init__(self, framework: str):
+        self.framework = framework
+        self.cases = {case.key: case for case in all_cases()}
+        self.timer: timeit.Timer | None = None
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         if "case" in request:
-            timer = None  # frees the last case's arrays
-            case, names = CASES[request["case"]], namespace(framework, threads)
-            exec(case.setup, names)
-            timer = timeit.Timer(case.snippet(framework), globals=names)
-            timer.timeit(2)
-            loops = 1
-            while (seconds := timer.timeit(loops)) < TURN / 4:
-                loops *= 4
-            answer: dict[str, Any] = {"loops": max(1, round(loops * TURN / seconds))}
-        elif "run" in request:
-            assert timer is not None
-            timer.timeit(1)  # the others ran since: warm the caches
-            answer = {"seconds": timer.timeit(request["run"]) / request["run"]}
-        else:
-            answer = versions(framework)
-        print(json.dumps(answer), flush=True)
+            return self.set_up(request["case"])
+        if "run" in request:
+            return self.run(request["run"], request.get("warm", True))
+        if "check" in request:
+            self.timer = None
+            return {"sums": sums(prepare(self.cases[request["check"]], self.framework, checking=True).outcome())}
+        return versions(self.framework)
+
+    def set_up(self, key: str) -> dict[str, Any]:
+        self.timer = None  # frees the last case's arrays
+        gc.collect()
+        prepared = prepare(self.cases[key], self.framework)
+        self.timer = timer = timeit.Timer(prepared.statement, globals=prepared.names)
+        timer.timeit(2)
+        loops = 1
+        while (seconds := timer.timeit(loops)) < TURN / 4:
+            loops *= 4
+        return {"loops": max(1, round(loops * TURN / seconds)), "call": seconds / loops}
+
+    def run(self, loops: int, warm: bool) -> dict[str, Any]:
+        assert self.timer is not None
+        time.sleep(SETTLE)
+        if warm:
+            self.timer.timeit(1)  # the others ran since: fill the caches
+        return {"seconds": self.timer.timeit(loops) / loops}
 
 
-if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+def main() -> int:
+    framework, threads = sys.argv[2], int(sys.argv[3])
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever a framework prints is not an answer
+    threads_of(framework, threads)
+    timing = Timing(framework)
+    for line in sys.stdin:
+        try:
+            answer = timing.answer(json.loads(line))
+        except Exception as error:
+            answer = {"error": f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"}
+        print(json.dumps(answer), file=answers, flush=True)
+    return 0

@@ -1,0 +1,172 @@
+"""Pictures of results as SVG files: bars of ratios, curves over sizes, targets. Each brings its own ground, light or dark."""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from benchmarks.results import NAMES
+from benchmarks.targets import Outcome
+from needle_nn.command.bench import readable
+from needle_nn.reporting.markup import Markup, tag
+
+COLORS = {"needle": "#8a5cf0", "numpy": "#3f88d9", "torch": "#e2662f", "compile": "#c99a1c", "jax": "#2aa078"}
+GOOD, FAIR, BAD = "#2aa078", "#3f88d9", "#dd4444"
+STYLE = """
+text { font: 12px system-ui, "Segoe UI", Helvetica, Arial, sans-serif; fill: #24292f }
+.title { font-size: 14px; font-weight: 600 } .small { font-size: 10.5px } .tick { font-size: 10.5px; fill: #59636e }
+.ground { fill: #ffffff; stroke: #d0d7de } .grid { stroke: #e1e5ea } .one { stroke: #59636e; stroke-width: 1.4 }
+@media (prefers-color-scheme: dark) {
+text { fill: #e6edf3 } .tick { fill: #9aa5b1 }
+.ground { fill: #10151c; stroke: #30363d } .grid { stroke: #262d36 } .one { stroke: #9aa5b1 }
+}
+"""
+NAMED, LEFT, PLOT, RIGHT = 320, 362, 390, 64  # end of the names; the plot, with room for labels on both sides
+BAR, GAP, TOP = 11, 8, 72
+
+
+def document(width: float, height: float, title: str, parts: Iterable[Any]) -> str:
+    ground = tag("rect", x=0.5, y=0.5, width=width - 1, height=height - 1, rx=6, class_="ground")
+    heading = tag("text", title, x=16, y=24, class_="title")
+    size = {"viewBox": f"0 0 {width:g} {height:g}", "width": f"{width:g}", "height": f"{height:g}"}
+    inside = (tag("title", title), tag("style", Markup(STYLE)), ground, heading, *parts)
+    return tag("svg", *inside, xmlns="http://www.w3.org/2000/svg", role="img", **size) + "\n"
+
+
+def legend(entries: Iterable[tuple[str, str]], x: float, y: float) -> list[Markup]:
+    """Squares of colours with their names, in a row."""
+    parts = []
+    for name, color in entries:
+        parts.append(tag("rect", x=x, y=y - 9, width=10, height=10, rx=2, fill=color))
+        parts.append(tag("text", name, x=x + 15, y=y))
+        x += 34 + 6.8 * len(name)
+    return parts
+
+
+class Ratios:
+    """A logarithmic axis of ratios around 1, from left to right."""
+
+    def __init__(self, values: Iterable[float]):
+        found = [v for v in values if v > 0 and math.isfinite(v)]
+        self.low = min(-1, math.floor(math.log2(min(found, default=1))))
+        self.high = max(1, math.ceil(math.log2(max(found, default=1))))
+
+    def x(self, value: float) -> float:
+        return LEFT + PLOT * (math.log2(value) - self.low) / (self.high - self.low)
+
+    def lines(self, top: float, bottom: float) -> list[Markup]:
+        parts = []
+        every = 2 if self.high - self.low > 8 else 1
+        for power in range(self.low, self.high + 1):
+            if power % every and power:
+                continue
+            x = self.x(2.0**power)
+            parts.append(tag("line", x1=x, x2=x, y1=top, y2=bottom, class_="one" if power == 0 else "grid"))
+            label = f"{2**power}×" if power >= 0 else f"1/{2**-power}"
+            parts.append(tag("text", label, x=x, y=top - 5, text_anchor="middle", class_="tick"))
+        return parts
+
+    def bar(self, value: float, y: float, color: str, note: str, label: str, clear: float = 0.0) -> list[Markup]:
+        """From 1 to the value, its label beyond `clear`; where a peer is ahead it goes left, and is paler."""
+        start, end = sorted((self.x(1), self.x(value)))
+        right = value >= 1
+        box = {"x": start, "y": y, "width": max(end - start, 1.5), "height": BAR - 1, "rx": 1.5}
+        place = {"x": max(end, clear) + 4, "text_anchor": "start"} if right else {"x": start - 4, "text_anchor": "end"}
+        return [
+            tag("rect", tag("title", note), **box, fill=color, opacity=None if right else "0.6"),
+            tag("text", label, y=y + BAR - 2, class_="small", **place),
+        ]
+
+
+def bars(title: str, rows: Sequence[tuple[str, dict[str, float]]]) -> str:
+    """Rows of (name, {peer: their time / ours})."""
+    axis = Ratios(v for _, row in rows for v in row.values())
+    peers = [name for name in NAMES if any(name in row for _, row in rows)]
+    parts, y = [], float(TOP + 6)
+    for name, row in rows:
+        if not row:
+            continue
+        middle = y + BAR * len(row) / 2
+        parts.append(tag("text", name, x=NAMED, y=middle + 4, text_anchor="end"))
+        for peer in [peer for peer in peers if peer in row]:
+            note = f"{name}: {NAMES[peer]} takes {row[peer]:.2f} times as long as Needle"
+            parts += axis.bar(
+                row[peer], y, COLORS[peer], note, f"{row[peer]:.2f}" if row[peer] < 10 else f"{row[peer]:.0f}"
+            )
+            y += BAR
+        y += GAP
+    key = legend(((f"{NAMES[p]} / Needle", COLORS[p]) for p in peers), 16, 46)
+    return document(LEFT + PLOT + RIGHT, y + 8, title, [*key, *axis.lines(TOP, y), *parts])
+
+
+def targets(title: str, outcomes: Sequence[Outcome]) -> str:
+    """Every measured target as a multiple of its must: right of 1 it is kept; a line marks the aim."""
+    shown = [o for o in outcomes if o.value is not None]
+
+    def share(o: Outcome, value: float) -> float:
+        return value / o.must if o.ratio else o.must / max(value, 1e-9)
+
+    axis = Ratios([share(o, o.value or 1) for o in shown] + [share(o, o.aim) for o in shown])
+    parts, y = [], float(TOP + 6)
+    for o in shown:
+        value = share(o, o.value or 1)
+        color = GOOD if o.reached else FAIR if o.kept else BAD
+        name = f"{o.name.partition(' (')[0].partition(', forward')[0]}{' / JAX' if o.peer == 'jax' else ''}"
+        note = f"{o.name}: {o.shown[0]}, must {o.shown[1]}, aim {o.shown[2]}"
+        parts.append(tag("text", name, x=NAMED, y=y + BAR - 1, text_anchor="end"))
+        mark = axis.x(share(o, o.aim))
+        parts += axis.bar(value, y, color, note, o.shown[0], clear=0.0 if o.reached else mark)
+        parts.append(tag("line", x1=mark, x2=mark, y1=y - 3, y2=y + BAR + 2, class_="one"))
+        y += BAR + GAP
+    key = legend((("aim reached (line)", GOOD), ("must kept", FAIR), ("must missed", BAD)), 16, 46)
+    return document(LEFT + PLOT + RIGHT, y + 8, title, [*key, *axis.lines(TOP, y), *parts])
+
+
+def curves(title: str, rows: Sequence[dict[str, Any]]) -> str:
+    """Time per element over the number of elements, both logarithmic: a panel for each operation."""
+    names = list(dict.fromkeys(r["name"].split()[0] for r in rows))
+    frameworks = [name for name in NAMES if any(name in r["times"] for r in rows)]
+    wide, high, left, top = 300, 230, 56, 84
+    parts = legend(((NAMES[f], COLORS[f]) for f in frameworks), 16, 46)
+    for i, name in enumerate(names):
+        panel = [r for r in rows if r["name"].split()[0] == name]
+        parts += _panel(name, panel, frameworks, left + i * (wide + 56), top, wide, high)
+    return document(left + len(names) * (wide + 56) - 32, top + high + 46, title, parts)
+
+
+def _panel(
+    name: str, rows: Sequence[dict[str, Any]], frameworks: list[str], left: float, top: float, wide: float, high: float
+) -> list[Markup]:
+    values = [t["best"] / r["elements"] * 1e9 for r in rows for t in r["times"].values()]
+    xs = [math.log10(r["elements"]) for r in rows]
+    if not values:
+        return []
+    low, span = math.floor(math.log10(min(values))), 1e-9
+    span = max(math.ceil(math.log10(max(values))) - low, 1)
+    width = max(max(xs) - min(xs), 1e-9)
+
+    def place(elements: float, value: float) -> tuple[float, float]:
+        x = left + wide * (math.log10(elements) - min(xs)) / width
+        return x, top + high - high * (math.log10(value) - low) / span
+
+    parts = [tag("text", f"{name}: ns per element", x=left, y=top - 10)]
+    for power in range(low, low + span + 1):
+        _, y = place(10 ** min(xs), 10.0**power)
+        parts.append(tag("line", x1=left, x2=left + wide, y1=y, y2=y, class_="grid"))
+        parts.append(tag("text", f"{10.0**power:g}", x=left - 6, y=y + 4, text_anchor="end", class_="tick"))
+    for power in range(math.ceil(min(xs)), math.floor(max(xs)) + 1):
+        x, _ = place(10.0**power, 10.0**low)
+        parts.append(tag("line", x1=x, x2=x, y1=top, y2=top + high, class_="grid"))
+        label = tag("tspan", power, dy=-4, font_size=8)
+        parts.append(tag("text", "10", label, x=x, y=top + high + 16, text_anchor="middle", class_="tick"))
+    parts.append(tag("text", "elements", x=left + wide / 2, y=top + high + 34, text_anchor="middle", class_="tick"))
+    for framework in reversed(frameworks):
+        points = [(r["elements"], r["times"][framework]["best"]) for r in rows if framework in r["times"]]
+        spots = [place(n, best / n * 1e9) for n, best in points]
+        if not spots:
+            continue
+        path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in spots)
+        parts.append(tag("path", d=path, fill="none", stroke=COLORS[framework], stroke_width=2))
+        for (x, y), (n, best) in zip(spots, points, strict=True):
+            note = tag("title", f"{NAMES[framework]}: {readable(best)} for {n:,} elements")
+            parts.append(tag("circle", note, cx=x, cy=y, r=2.6, fill=COLORS[framework]))
+    return parts

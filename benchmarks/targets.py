@@ -1,0 +1,122 @@
+"""What is aimed at: the best time of a peer over ours, with all cores, and what memory, import and disk may cost.
+
+A `must` that does not hold is a defect and shown as one; an `aim` is where we want to be.
+"""
+
+from typing import Any, NamedTuple
+
+from benchmarks import results
+from benchmarks.numbers import BATCHES, TITLES
+
+
+class Target(NamedTuple):
+    """The least of the ratios of some cases against a peer, and what it must and should be."""
+
+    name: str
+    must: float
+    aim: float
+    family: str
+    cases: tuple[str, ...]
+    peer: str = "torch"
+
+
+class Outcome(NamedTuple):
+    """A target and what was measured: `value` None where nothing was; `kept` the must, `reached` the aim."""
+
+    name: str
+    peer: str
+    value: float | None
+    must: float
+    aim: float
+    kept: bool
+    reached: bool
+    shown: tuple[str, str, str]  # value, must and aim as text
+    note: str = ""
+
+    @property
+    def ratio(self) -> bool:
+        return self.peer != ""
+
+
+def step(model: str) -> tuple[str, ...]:
+    return (f"{TITLES[model]}, batch {BATCHES[model][0]}",)
+
+
+FOUR = ("((a*b + c)*a).sum() 8x8, forward + backward",)
+LEVEL = 0.95  # what counts as level
+TRAIN = "train steps"
+TARGETS = [
+    Target("recorded add 8x8", 8, 12, "overhead", ("recorded add 8x8",)),
+    Target("four-op graph, forward + backward", 12, 18, "small graphs", FOUR),
+    Target("tiny MLP step", 8, 12, TRAIN, step("mlp")),
+    Target("elementwise on 16M", 2, 3.5, "elementwise", ("add 16M",)),
+    Target("elementwise on 64k", 1.2, 2, "elementwise", ("add 64k",)),
+    Target("elementwise, transposed operand", 1.2, 2, "strided", ("add transposed 2000x1000",)),
+    Target("exp on 1M to 16M", 1, 1.3, "elementwise", ("exp 1M", "exp 4M", "exp 16M")),
+    Target("tanh on 1M to 16M", 1, 1.3, "elementwise", ("tanh 1M", "tanh 4M", "tanh 16M")),
+    Target("sum on 1M to 16M", 1, 1.3, "reductions", ("sum 1M", "sum 4M", "sum 16M")),
+    Target("matmul 1024^3", 0.95, 1, "matmul", ("1024^3",)),
+    Target("matmul 64^3", 1.3, 2, "matmul", ("64^3",)),
+    Target("matmul batched 64 x 64^3", 1, 1.5, "matmul", ("batched 64 x 64^3",)),
+    Target("layer norm, forward + backward", 1.3, 2, "layers", ("layer norm 4096x256, f+b",)),
+    Target("softmax cross-entropy, 10,000 classes, forward + backward", 1.5, 2.5, "layers",
+           ("cross-entropy 700x10000, f+b",)),
+    Target("MLPResNet step, batch 100", 2.5, 4, TRAIN, step("mlpresnet")),
+    Target("ResNet9 step, batch 128 (PyTorch in channels_last)", 1, 1.4, TRAIN, step("resnet9")),
+    Target("LSTM language model step, small", 1.5, 2.5, TRAIN, step("lstm small")),
+    Target("LSTM language model step, PTB size", 1.1, 1.5, TRAIN, step("lstm ptb")),
+    Target("transformer language model step, small", 1.2, 1.8, TRAIN, step("transformer small")),
+    Target("transformer language model step, PTB size", 1, 1.3, TRAIN, step("transformer ptb")),
+    Target("tiny MLP step", LEVEL, 1, TRAIN, step("mlp"), "jax"),
+    Target("MLPResNet step, batch 100", 1, 1, TRAIN, step("mlpresnet"), "jax"),
+    Target("LSTM language model step, small", 1, 1, TRAIN, step("lstm small"), "jax"),
+    Target("LSTM language model step, PTB size", 1, 1, TRAIN, step("lstm ptb"), "jax"),
+]  # fmt: skip
+
+
+def outcome(target: Target, report: dict[str, Any], threads: int) -> Outcome:
+    found = [results.find(report, target.family, case, threads) for case in target.cases]
+    ratios = [results.ratios(r).get(target.peer) for r in found if r]
+    known = [r for r in ratios if r is not None]
+    value = min(known) if len(known) == len(target.cases) else None
+    shown = ("n/a" if value is None else f"{value:.2f}×", f"{target.must:g}×", f"{target.aim:g}×")
+    kept, reached = (value is not None and value >= limit for limit in (target.must, target.aim))
+    return Outcome(target.name, target.peer, value, target.must, target.aim, kept, reached, shown)
+
+
+def memory_outcome(report: dict[str, Any]) -> Outcome:
+    """The worst of PyTorch's growth over ours: at least 1 is a must, 2 the aim."""
+    pairs = {
+        row["name"]: row["torch"]["growth"] / max(row["needle"]["growth"], 1)
+        for row in report["memory"]
+        if "growth" in row.get("torch", {}) and "growth" in row.get("needle", {})
+    }
+    worst = min(pairs, key=lambda name: pairs[name], default=None)
+    value = None if worst is None else pairs[worst]
+    kept, reached = (value is not None and value >= limit for limit in (1, 2))
+    shown = ("n/a" if value is None else f"{value:.2f}×", "1×", "2×")
+    note = f"the worst of {len(pairs)}: {worst}" if worst else ""
+    return Outcome("peak memory of every train step", "torch", value, 1, 2, kept, reached, shown, note)
+
+
+def install_outcomes(report: dict[str, Any]) -> list[Outcome]:
+    row: dict[str, Any] = next((row for row in report["install"] if row["module"] == "needle"), {})
+    made = []
+    for name, value, must, aim, unit in (
+        ("import, with NumPy's", row.get("import"), 0.15, 0.08, "s"),
+        ("installed size beyond NumPy", row["bytes"] / 1e6 if row.get("bytes") else None, 45, 35, "MB"),
+    ):
+        kept, reached = (value is not None and value <= limit for limit in (must, aim))
+        shown = ("n/a" if value is None else f"{value:.3g} {unit}", f"{must:g} {unit}", f"{aim:g} {unit}")
+        made.append(Outcome(name, "", value, must, aim, kept, reached, shown))
+    return made
+
+
+def outcomes(report: dict[str, Any]) -> list[Outcome]:
+    """All targets against the results with the most threads."""
+    threads = max(results.threads_in(report), default=1)
+    return [
+        *(outcome(target, report, threads) for target in TARGETS),
+        memory_outcome(report),
+        *install_outcomes(report),
+    ]
