@@ -55,43 +55,50 @@ cdef int default_gru_cell_grad(Backend self, dy, dh, h, gates, dx, ds, dh_out) e
     return 0
 
 
+cdef object times(object a, bint backward):
+    """0, 1, ... along the first of three axes, or from the last to the first"""
+    count, _, _ = a.shape
+    return range(count - 1, -1, -1) if backward else range(count)
+
+
 cdef int default_lstm(Backend self, x, weight, bias, h, c, gates) except -1:
-    for t in range(x.shape[0]):
+    for t in times(x, False):
         if gates is None:
-            self.lstm_cell(x[t], h[t] @ weight, bias, c[0], h[t + 1], c[0], None)
+            (only,) = c
+            self.lstm_cell(x[t], h[t] @ weight, bias, only, h[t + 1], only, None)
         else:
             self.lstm_cell(x[t], h[t] @ weight, bias, c[t], h[t + 1], c[t + 1], gates[t])
     return 0
 
 
 cdef int default_lstm_grad(Backend self, dy, weight, c, gates, ds, dh, dc) except -1:
-    for t in range(dy.shape[0] - 1, -1, -1):
+    for t in times(dy, True):
         self.lstm_cell_grad(dy[t], dh, dc, gates[t], c[t], c[t + 1], ds[t], dc)
         self.copy(ds[t] @ weight.T, dh)
     return 0
 
 
 cdef int default_gru(Backend self, x, weight, bias, h, gates) except -1:
-    for t in range(x.shape[0]):
+    for t in times(x, False):
         self.gru_cell(x[t], h[t] @ weight, bias, h[t], h[t + 1], None if gates is None else gates[t])
     return 0
 
 
 cdef int default_gru_grad(Backend self, dy, weight, h, gates, dx, ds, dh) except -1:
-    for t in range(dy.shape[0] - 1, -1, -1):
+    for t in times(dy, True):
         self.gru_cell_grad(dy[t], dh, h[t], gates[t], dx[t], ds[t], dh)
         self.copy(dh + ds[t] @ weight.T, dh)
     return 0
 
 
 cdef int default_rnn(Backend self, Op op, x, weight, bias, h) except -1:
-    for t in range(x.shape[0]):
+    for t in times(x, False):
         self.unary(op, x[t] + affine(h[t] @ weight, None, bias), h[t + 1])
     return 0
 
 
 cdef int default_rnn_grad(Backend self, Op op, dy, weight, h, ds, dh) except -1:
-    for t in range(dy.shape[0] - 1, -1, -1):
+    for t in times(dy, True):
         d, y = dy[t] + dh, h[t + 1]
         self.copy(d * (1 - y * y) if op.name == "tanh" else d.where(y > 0, 0.0), ds[t])
         self.copy(ds[t] @ weight.T, dh)

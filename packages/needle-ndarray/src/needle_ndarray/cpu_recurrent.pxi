@@ -75,11 +75,11 @@ cdef class Run:
         self.job.times, self.job.batch, self.job.n = wide.shape[0], like.shape[1], like.shape[2]
         self.job.gates = 4 if cell == recurrent.LSTM else 3 if cell == recurrent.GRU else 1
 
-    cdef char* take(self, object given, tuple shape, bint read, bint written) except? NULL:
-        """The elements of an array, or of a compact copy; NULL for None"""
+    cdef char* take(self, object given, tuple shape, bint read, bint written, bint wanted=True) except? NULL:
+        """The elements of an array, or of a compact copy; NULL for None, where the cell does without it"""
         cdef View view
         cdef NDArray a, room
-        if given is None:
+        if given is None and not wanted:
             return NULL
         shaped(self.verb, given, self.job.dtype, shape, &view)
         a = room = <NDArray> given
@@ -106,26 +106,22 @@ cdef class Run:
         cdef recurrent.Sequence* q = &self.job
         q.x = self.take(x, (q.times, q.batch, q.gates * q.n), True, False)
         q.weight = self.take(weight, (q.n, q.gates * q.n), True, False)
-        q.bias = self.take(bias, (q.gates * q.n,), True, False)
+        q.bias = self.take(bias, (q.gates * q.n,), True, False, False)
         q.h = self.take(h, (q.times + 1, q.batch, q.n), True, True)
-        if q.cell == recurrent.LSTM and c is None:
-            raise refuse(self.verb)
-        q.c = self.take(c, (1 if gates is None else q.times + 1, q.batch, q.n), True, True)
-        q.kept = self.take(gates, (q.times, q.batch, 4 * q.n), False, True)
+        q.c = self.take(c, (1 if gates is None else q.times + 1, q.batch, q.n), True, True, q.cell == recurrent.LSTM)
+        q.kept = self.take(gates, (q.times, q.batch, 4 * q.n), False, True, False)
         return self.run(False)
 
     cdef int backward(self, dy, weight, h, c, gates, dx, ds, dh, dc) except -1:
         cdef recurrent.Sequence* q = &self.job
         cdef bint lstm = q.cell == recurrent.LSTM, gru = q.cell == recurrent.GRU
-        if lstm and (c is None or dc is None) or not lstm and h is None or gru and dx is None or (lstm or gru) and gates is None:
-            raise refuse(self.verb)
         q.dy = self.take(dy, (q.times, q.batch, q.n), True, False)
         q.weight = self.take(weight, (q.n, q.gates * q.n), True, False)
-        q.h = self.take(h, (q.times + 1, q.batch, q.n), True, False)
-        q.c = self.take(c, (q.times + 1, q.batch, q.n), True, False)
-        q.kept = self.take(gates, (q.times, q.batch, 4 * q.n), True, False)
-        q.x = self.take(dx, (q.times, q.batch, q.gates * q.n), False, True)
+        q.h = self.take(h, (q.times + 1, q.batch, q.n), True, False, not lstm)
+        q.c = self.take(c, (q.times + 1, q.batch, q.n), True, False, lstm)
+        q.kept = self.take(gates, (q.times, q.batch, 4 * q.n), True, False, lstm or gru)
+        q.x = self.take(dx, (q.times, q.batch, q.gates * q.n), False, True, gru)
         q.ds = self.take(ds, (q.times, q.batch, q.gates * q.n), False, True)
         q.dh = self.take(dh, (q.batch, q.n), True, True)
-        q.dc = self.take(dc, (q.batch, q.n), True, True)
+        q.dc = self.take(dc, (q.batch, q.n), True, True, lstm)
         return self.run(True)

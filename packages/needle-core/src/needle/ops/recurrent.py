@@ -34,8 +34,11 @@ class _Recurrent(FusedTupleOp):
     def compute_gradient(self, out_grads, kept, x, *inputs):
         w_ih, w_hh, *biases = inputs[self.states :]
         dx, ds, *start = self.backward(out_grads, kept, w_hh)
+        one = dx is ds
         dx, ds, h = _rows(dx), _rows(ds), _rows(kept[0][:-1])
-        db = [s.sum(0) for s in ((dx, ds) if biases else ())]  # each its own memory, as gradients are changed in place
+        db = [dx.sum(0)] if biases else []
+        if biases:  # its own memory even where it is the same: gradients may be changed in place
+            db.append(db[0].copy() if one else ds.sum(0))
         return (dx @ w_ih.T).reshape(x.shape), *start, _rows(x).T @ dx, h.T @ ds, *db
 
     def composed(self, x, *inputs):
