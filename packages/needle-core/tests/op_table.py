@@ -991,7 +991,9 @@ def _recurrent(gates, step):
         state = [np.zeros((x.shape[1], n)) if s is None else s for s in (*state, *[None] * (1 + (gates == 4)))]
         state, every = state[: 1 + (gates == 4)], []
         for each in x:
-            state = step(*(np.split(s, gates, -1) for s in (each @ w_ih + b_ih, state[0] @ w_hh + b_hh)), *state, **settings)
+            state = step(
+                *(np.split(s, gates, -1) for s in (each @ w_ih + b_ih, state[0] @ w_hh + b_hh)), *state, **settings
+            )
             every.append(state[0])
         return [np.stack(every), *state]
 

@@ -53,9 +53,7 @@ def stepped(verb, states, dtype="float32", **numbers):
 
 def layer(verb, gates, times=5, batch=53, n=37, dtype="float32"):
     """Everything that a recurrent layer and its gradient return."""
-    sums, weight, bias = (
-        floats(*s, dtype=dtype) for s in ((times, batch, gates * n), (n, gates * n), (gates * n,))
-    )
+    sums, weight, bias = (floats(*s, dtype=dtype) for s in ((times, batch, gates * n), (n, gates * n), (gates * n,)))
     h0, c0, dh, dc = (floats(batch, n, dtype=dtype, salt=i) for i in range(4))
     grad = floats(times, batch, n, dtype=dtype, salt=4)
     if verb == "lstm":

@@ -155,12 +155,11 @@ def test_a_cell_may_be_replaced():
     y = layer(x)[0]
     assert ops_in(y).count("LSTM") == 1 and not np.array_equal(y.numpy(), plain)
     h, c = ndl.zeros(2, 4), ndl.zeros(2, 4)
-    for x_t, expected in zip(ops.split(x, 0), ops.split(y, 0), strict=True):
+    for x_t in ops.split(x, 0):
         h, c = mine(x_t, (h, c))
     below = nn.LSTM(3, 4)
     below.lstm_cells[0] = mine
     np.testing.assert_allclose(below(x)[1][0].numpy()[0], h.numpy(), rtol=1e-5, atol=1e-6)
-    assert expected.shape == (2, 4)
 
 
 @pytest.mark.parametrize("method", sorted(recurrent._METHODS))
@@ -208,15 +207,16 @@ def test_dtypes_mix_as_everywhere():
     assert layer.lstm_cells[0].W_ih.grad.dtype == "float32"
 
 
+one = ndl.ones
 BAD = [
-    (lambda: ops.lstm(ndl.ones(0, 2, 3), ndl.ones(3, 8), ndl.ones(2, 8)), "lstm: input has shape (0, 2, 3), expected (T, B, input) with one time or more"),
-    (lambda: ops.lstm(ndl.ones(2, 3), ndl.ones(3, 8), ndl.ones(2, 8)), "lstm: input has shape (2, 3), expected (T, B, input) with one time or more"),
-    (lambda: ops.lstm(ndl.ones(4, 2, 3), ndl.ones(3, 6), ndl.ones(2, 8)), "lstm: W_ih has shape (3, 6), expected (3, 8)"),
-    (lambda: ops.gru(ndl.ones(4, 2, 3), ndl.ones(3, 6), ndl.ones(2, 8)), "gru: W_hh has shape (2, 8), expected (2, 6)"),
-    (lambda: ops.gru(ndl.ones(4, 2, 3), ndl.ones(3, 6), ndl.ones(2, 6), None, ndl.ones(5)), "gru: bias_hh has shape (5,), expected (6,)"),
-    (lambda: ops.lstm(ndl.ones(4, 2, 3), ndl.ones(3, 8), ndl.ones(2, 8), c0=ndl.ones(1, 2)), "lstm: c0 has shape (1, 2), expected (2, 2)"),
-    (lambda: ops.rnn(ndl.ones(4, 2, 3), ndl.ones(3, 2), ndl.ones(2, 2), nonlinearity="cos"), "rnn: nonlinearity 'cos': expected 'tanh' or 'relu'"),
-    (lambda: nn.LSTM(3, 4)(ndl.ones(4, 2, 3), (ndl.ones(1, 2, 4), ndl.ones(1, 3, 4))), "LSTM: input has shape (1, 3, 4), expected (1, 2, 4)"),
+    (lambda: ops.lstm(one(0, 2, 3), one(3, 8), one(2, 8)), "lstm: input has shape (0, 2, 3), expected (T, B, input), T > 0"),
+    (lambda: ops.lstm(one(2, 3), one(3, 8), one(2, 8)), "lstm: input has shape (2, 3), expected (T, B, input), T > 0"),
+    (lambda: ops.lstm(one(4, 2, 3), one(3, 6), one(2, 8)), "lstm: W_ih has shape (3, 6), expected (3, 8)"),
+    (lambda: ops.gru(one(4, 2, 3), one(3, 6), one(2, 8)), "gru: W_hh has shape (2, 8), expected (2, 6)"),
+    (lambda: ops.gru(one(4, 2, 3), one(3, 6), one(2, 6), None, one(5)), "gru: bias_hh has shape (5,), expected (6,)"),
+    (lambda: ops.lstm(one(4, 2, 3), one(3, 8), one(2, 8), c0=one(1, 2)), "lstm: c0 has shape (1, 2), expected (2, 2)"),
+    (lambda: ops.rnn(one(4, 2, 3), one(3, 2), one(2, 2), nonlinearity="a"), "rnn: nonlinearity 'a': expected 'tanh' or 'relu'"),
+    (lambda: nn.LSTM(3, 4)(one(4, 2, 3), (one(1, 2, 4), one(1, 3, 4))), "LSTM: input has shape (1, 3, 4), expected (1, 2, 4)"),
 ]  # fmt: skip
 
 

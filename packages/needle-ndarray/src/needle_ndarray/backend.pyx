@@ -9,7 +9,7 @@ arithmetic. By the time a verb is called everything fits, so a backend checks no
 - inputs have the dtype that the table asks for, `out` the dtype that it promises; zero-size arrays arrive like any other.
 
 Required verbs have no body here. The verbs under "Optional" are fused kernels: each has a default made of the required ones, so
-a new backend works on day one and gets fast kernel by kernel.
+a new backend works on day one and gets fast kernel by kernel. Long because it is the whole interface, verb after verb.
 """
 
 from needle_ndarray cimport optable

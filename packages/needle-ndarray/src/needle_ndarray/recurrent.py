@@ -136,9 +136,7 @@ def _given(**arrays: Any) -> dict[str, Any]:
     return {name: a for name, a in arrays.items() if a is not None}
 
 
-def _sizes(
-    what: str, sums: Any, weight: Any, gates: int, name: str = "sums", columns: int = 0
-) -> tuple[int, int, int]:
+def _sizes(what: str, sums: Any, weight: Any, gates: int, name: str = "sums", columns: int = 0) -> tuple[int, int, int]:
     """T, B and H of (T, B, gates H) sums and a weight (H, gates H), or (H, columns H)."""
     if _floats(what, name, sums) is not sums:
         raise TypeError(f"{what}: {name}: {sums.dtype}, expected float32 or float64")

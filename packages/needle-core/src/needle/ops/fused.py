@@ -76,7 +76,7 @@ class FusedTupleOp(TensorTupleOp):
 
 
 class FusedTupleGradient(TensorTupleOp):
-    """The gradients of a fused op's inputs, by those of its results and what it kept; their own gradients are those of the twin's."""
+    """The gradients of a fused op's inputs, out of those of its results and what it kept; their own are those of the twin's."""
 
     needs = "inputs"
 

@@ -18,11 +18,8 @@ class _Recurrent(FusedTupleOp):
     """
 
     states = 1
+    results = 2
     keep = True
-
-    @property
-    def results(self):
-        return 1 + self.states
 
     def compute(self, x, *inputs):
         start, (w_ih, w_hh, *biases) = inputs[: self.states], inputs[self.states :]
@@ -95,6 +92,7 @@ class LSTM(_Recurrent):
     dc = dc' f, dh = ds W_hh^T"""
 
     states = 2
+    results = 3
 
     def forward(self, sums, w_hh, biases, start):
         return array_api.lstm(sums, w_hh, _total(biases), *start, self.keep)
@@ -132,19 +130,20 @@ def _run(op, gates, x, start, weights, biases):
     """The results of a layer; a state, or one bias of two, that is None is zeros."""
     name = type(op).__name__.lower()
     if x.ndim != 3 or x.shape[0] == 0:
-        raise ValueError(f"{name}: input has shape {x.shape}, expected (T, B, input) with one time or more")
+        raise ValueError(f"{name}: input has shape {x.shape}, expected (T, B, input), T > 0")
     biases = [] if biases[0] is None and biases[1] is None else biases
     n = weights[1].shape[0]
-    wanted = {"h0": (x.shape[1], n), "c0": (x.shape[1], n)} if op.states == 2 else {"h0": (x.shape[1], n)}
-    wanted |= {"W_ih": (x.shape[2], gates * n), "W_hh": (n, gates * n), "bias_ih": (gates * n,), "bias_hh": (gates * n,)}
+    state, vector = (x.shape[1], n), (gates * n,)
+    shapes = [state] * op.states + [(x.shape[2], gates * n), (n, gates * n), vector, vector]
+    labels = ["h0", "c0"][: op.states] + ["W_ih", "W_hh", "bias_ih", "bias_hh"]
     inputs = [x]
-    for part, (label, shape) in zip((*start, *weights, *biases), wanted.items(), strict=False):
+    for part, shape, label in zip((*start, *weights, *biases), shapes, labels, strict=False):
         made = array_api.zeros(shape, x.dtype, x.device) if part is None else part
         inputs.append(as_constant(made, x, name))
         if inputs[-1].shape != shape:
             raise ValueError(f"{name}: {label} has shape {inputs[-1].shape}, expected {shape}")
     dtype = array_api.result_type(*[t.dtype for t in inputs])
-    op.keep = is_grad_enabled() and any([t.requires_grad for t in inputs])
+    op.keep = is_grad_enabled() and any(t.requires_grad for t in inputs)
     return op(*[astype(t, dtype) for t in inputs])[: op.results]
 
 

@@ -9,7 +9,7 @@ from libc.string cimport memcpy, memset
 
 from needle_ndarray.kernels.ewise cimport unary
 from needle_ndarray.kernels.strided cimport contiguous, gather, scatter
-from needle_ndarray.kernels.views cimport FLOAT32, F, View, thread_number
+from needle_ndarray.kernels.views cimport FLOAT32, F, thread_number
 from needle_ndarray.optable cimport RELU, SIGMOID, TANH
 
 cdef extern from "recurrent.h":
@@ -238,7 +238,8 @@ cdef void product(const F* a, Py_ssize_t row, Py_ssize_t rows, Py_ssize_t k, con
 
 # ---- Sequences --------------------------------------------------------------------------
 
-cdef void forward_rows(const Sequence* q, const F* packed, const F* bias, Py_ssize_t first, Py_ssize_t rows, F* room) noexcept nogil:
+cdef void forward_rows(const Sequence* q, const F* packed, const F* bias, Py_ssize_t first, Py_ssize_t rows,
+                       F* room) noexcept nogil:
     """Rows first .. first + rows of the batch through all times; room for (rows, gates n) and 8 n"""
     cdef Py_ssize_t n = q.n, wide = q.gates * n, t, r, at
     cdef F* y

@@ -144,7 +144,18 @@ VERBS: dict[str, Any] = {
 CELLS = [verb for verb in VERBS if "cell" in verb]
 FORWARD = [verb for verb in VERBS if not verb.endswith("grad")]
 #: (T, B, n): one of each, tiles that are not full, several of them, more rows than go together, none, work for threads.
-SIZES = [(1, 1, 1), (3, 2, 5), (2, 7, 16), (2, 9, 33), (4, 25, 17), (2, 60, 3), (0, 2, 3), (2, 0, 3), (2, 2, 0), (2, 50, 70)]
+SIZES = [
+    (1, 1, 1),
+    (3, 2, 5),
+    (2, 7, 16),
+    (2, 9, 33),
+    (4, 25, 17),
+    (2, 60, 3),
+    (0, 2, 3),
+    (2, 0, 3),
+    (2, 2, 0),
+    (2, 50, 70),
+]
 
 
 def shape_of(text: str, sizes: tuple[int, int, int]) -> tuple[int, ...]:
@@ -165,7 +176,9 @@ class RecurrentSuite(Suite):
             operands[2] = None, None
         arrays, values = [a for a, _ in operands], [v for _, v in operands]
         results = wanted.split(",")
-        starts = [plain(dtype, shape_of(s[1:], sizes), 50 + i) if s[0] == "=" else None for i, s in enumerate(results)]
+        starts: list[Any] = [
+            plain(dtype, shape_of(s[1:], sizes), 50 + i) if s[0] == "=" else None for i, s in enumerate(results)
+        ]
         nears = [v if v is None else Near(v, dtype) for v in [*values, *[s for s in starts if s is not None]]]
         ops = [UNARY[op]] if verb.startswith("rnn") else []
         with np.errstate(all="ignore"):
@@ -221,15 +234,22 @@ class RecurrentSuite(Suite):
             for over_x in (True, False):
                 gates, cell = self.canvas(kind, shape, dtype, x if over_x else y), self.canvas(kind, c.shape, dtype, c)
                 h = self.canvas(kind, c.shape, dtype)
-                call(*([gates.out, self.array(y)] if over_x else [self.array(x), gates.out]), None, cell.out, h.out, cell.out, gates.out)
+                call(
+                    *([gates.out, self.array(y)] if over_x else [self.array(x), gates.out]),
+                    None,
+                    cell.out,
+                    h.out,
+                    cell.out,
+                    gates.out,
+                )
                 for canvas, near in zip((h, cell, gates), expected, strict=True):
                     assert_within(canvas.result(), near.value, near.error, name)
-        gates, new = plain(dtype, shape, 4), plain(dtype, (batch, n), 5)
+        saved, new = plain(dtype, shape, 4), plain(dtype, (batch, n), 5)
         dy, dh, dc = (plain(dtype, (batch, n), salt) for salt in (6, 7, 8))
-        near_ds, near_dc = lstm_cell_grad(*[Near(v, dtype) for v in (dy, dh, dc, gates, c, new)])
+        near_ds, near_dc = lstm_cell_grad(*[Near(v, dtype) for v in (dy, dh, dc, saved, c, new)])
         for name, call in self.calls("lstm_cell_grad").items():
             ds, place = self.canvas(kind, shape, dtype), self.canvas(kind, c.shape, dtype, dc)
-            call(*map(self.array, (dy, dh)), place.out, *map(self.array, (gates, c, new)), ds.out, place.out)
+            call(*map(self.array, (dy, dh)), place.out, *map(self.array, (saved, c, new)), ds.out, place.out)
             assert_within(ds.result(), near_ds.value, near_ds.error, name)
             assert_within(place.result(), near_dc.value, near_dc.error, name)
 
@@ -252,7 +272,9 @@ class RecurrentSuite(Suite):
         x, weight = plain(dtype, (4, 30, 20), 1), plain(dtype, (5, 20), 2)
         x[1, 13, 3] = np.nan
         for call in self.calls("lstm").values():
-            h, c, gates = ([self.canvas("compact", s, dtype, np.zeros(s, dtype)) for s in ((5, 30, 5), (5, 30, 5), (4, 30, 20))])
+            h, c, gates = [
+                self.canvas("compact", s, dtype, np.zeros(s, dtype)) for s in ((5, 30, 5), (5, 30, 5), (4, 30, 20))
+            ]
             call(self.array(x), self.array(weight), None, h.out, c.out, gates.out)
             wrong = np.isnan(h.result()).any(-1)
             expected = np.zeros((5, 30), bool)

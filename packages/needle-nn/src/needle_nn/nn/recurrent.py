@@ -1,7 +1,8 @@
 """Recurrent networks over (time, batch, features).
 
-A cell has W_ih, W_hh, bias_ih and bias_hh, drawn in that order from U(-1/sqrt(h), 1/sqrt(h)). The part of its sum that comes from
-the input is one product for all times; `step` adds the part that comes from the state.
+A cell has W_ih, W_hh, bias_ih and bias_hh, drawn in that order from U(-1/sqrt(h), 1/sqrt(h)). A layer runs its cell over all times
+in one op, `ops.lstm` and the like. A cell with methods of its own is asked time by time: `project` gives the part of its sums that
+comes from the input, for all times, and `step` adds the part that comes from the state.
 
 >>> import needle as ndl
 >>> y, (h, c) = LSTM(5, 3, num_layers=2)(ndl.ones(7, 4, 5))
@@ -121,7 +122,8 @@ def _run(cell, x, start):
         for state in start:
             if state is not None:
                 expect(cell, state, x.shape[-2], cell.hidden_size)
-        y, *last = fused(cell, x, cell.W_ih, cell.W_hh, cell.bias_ih, cell.bias_hh, *start)
+        settings = {"nonlinearity": cell.nonlinearity} if fused is ops.rnn else {}
+        y, *last = fused(x, cell.W_ih, cell.W_hh, cell.bias_ih, cell.bias_hh, *start, **settings)
         return y, last
     every, single = [], len(start) == 1
     state = [cell.start(x, s) for s in start]
@@ -133,11 +135,7 @@ def _run(cell, x, start):
 
 
 _METHODS = {"project", "recur", "parts", "start", "step", "forward"}
-_FUSED = {
-    RNNCell: lambda cell, *args: ops.rnn(*args, nonlinearity=cell.nonlinearity),
-    GRUCell: lambda cell, *args: ops.gru(*args),
-    LSTMCell: lambda cell, *args: ops.lstm(*args),
-}
+_FUSED = {RNNCell: ops.rnn, GRUCell: ops.gru, LSTMCell: ops.lstm}
 
 
 class RNN(Module):
