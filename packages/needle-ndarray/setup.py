@@ -31,6 +31,7 @@ KERNELS = [
     "direct",
     "pool",
     "optim",
+    "recurrent",
 ]
 X86_LEVELS = {"v2": "-march=x86-64-v2", "v3": "-march=x86-64-v3", "v4": "-march=x86-64-v4"}
 

@@ -1010,6 +1010,74 @@ NETWORK += [
     Row("dropout/p 0", _call("dropout", 0.0), np.copy, (real(2, 3),)),
 ]
 
+# ---- Recurrent layers --------------------------------------------------------------------------
+
+
+def _recurrent(gates, step):
+    """A layer over time by step(x's sums, h's sums, *state) -> state, for inputs in the order of the functions of ops."""
+
+    def run(x, w_ih, w_hh, b_ih=None, b_hh=None, *state, **settings):
+        n = w_hh.shape[0]
+        b_ih, b_hh = (np.zeros(gates * n) if b is None else b for b in (b_ih, b_hh))
+        state = [np.zeros((x.shape[1], n)) if s is None else s for s in (*state, *[None] * (1 + (gates == 4)))]
+        state, every = state[: 1 + (gates == 4)], []
+        for each in x:
+            state = step(
+                *(np.split(s, gates, -1) for s in (each @ w_ih + b_ih, state[0] @ w_hh + b_hh)), *state, **settings
+            )
+            every.append(state[0])
+        return [np.stack(every), *state]
+
+    return run
+
+
+def _lstm_step(x, y, h, c):
+    i, f, g, o = (a + b for a, b in zip(x, y, strict=True))
+    c = _sigmoid(f) * c + _sigmoid(i) * np.tanh(g)
+    return _sigmoid(o) * np.tanh(c), c
+
+
+def _gru_step(x, y, h):
+    r, z = _sigmoid(x[0] + y[0]), _sigmoid(x[1] + y[1])
+    return ((1 - z) * np.tanh(x[2] + r * y[2]) + z * h,)
+
+
+def _rnn_step(x, y, h, nonlinearity="tanh"):
+    return ({"tanh": np.tanh, "relu": lambda a: np.maximum(a, 0)}[nonlinearity](x[0] + y[0]),)
+
+
+def _layer(gates, t, b, m, n, biases=2, states=0):
+    """Inputs of a layer: x, both weights, and so many biases and states."""
+    return real(t, b, m), real(m, gates * n), real(n, gates * n), *[real(gates * n)] * biases, *[real(b, n)] * states
+
+
+def _no_biases(name, x, w_ih, w_hh, *state):
+    return getattr(ops, name)(x, w_ih, w_hh, None, None, *state)
+
+
+RECURRENT = []
+for _name, _gates, _step, _states in (("lstm", 4, _lstm_step, 2), ("gru", 3, _gru_step, 1), ("rnn", 1, _rnn_step, 1)):
+    _ref = _recurrent(_gates, _step)
+    RECURRENT += [
+        Row(f"{_name}/all inputs", _call(_name), _ref, _layer(_gates, 3, 2, 2, 3, 2, _states)),
+        Row(f"{_name}/from zeros", _call(_name), _ref, _layer(_gates, 2, 2, 3, 2)),
+        Row(f"{_name}/no biases", partial(_no_biases, _name), partial(
+            lambda ref, x, w, u, *state: ref(x, w, u, None, None, *state), _ref), _layer(_gates, 4, 1, 1, 2, 0, _states)),
+        Row(f"{_name}/one bias", _call(_name), _ref, _layer(_gates, 2, 1, 2, 1, 1)),
+        Row(f"{_name}/one time, one unit", _call(_name), _ref, _layer(_gates, 1, 1, 1, 1, 2, _states)),
+        Row(f"{_name}/last state alone", lambda *a, name=_name: getattr(ops, name)(*a)[-1], lambda *a, ref=_ref: ref(*a)[-1],
+            _layer(_gates, 3, 2, 1, 2, 2, _states)),
+        Row(f"{_name}/all states alone", lambda *a, name=_name: getattr(ops, name)(*a)[0], lambda *a, ref=_ref: ref(*a)[0],
+            _layer(_gates, 3, 2, 1, 2, 2, _states)),
+        Row(f"{_name}/two layers", lambda x, w, u, v, name=_name: getattr(ops, name)(getattr(ops, name)(x, w, u)[0], v, u)[1],
+            lambda x, w, u, v, ref=_ref: ref(ref(x, w, u)[0], v, u)[1],
+            (*_layer(_gates, 2, 1, 1, 2, 0), real(2, 2 * _gates))),
+    ]  # fmt: skip
+RECURRENT += [
+    Row("rnn/relu", _call("rnn", nonlinearity="relu"), partial(_recurrent(1, _rnn_step), nonlinearity="relu"),
+        _layer(1, 3, 2, 2, 3, 2, 1)),
+]  # fmt: skip
+
 # ---- Without a derivative --------------------------------------------------------------------------
 
 COMPARISONS = ["equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_and", "logical_or"]
@@ -1054,8 +1122,8 @@ HELPERS = {
     "zero_entry": "constant zeros for the engine",
 }
 #: Classes that are not made themselves.
-ABSTRACT = {"Extreme", "FusedOp", "Geometry"}
+ABSTRACT = {"Extreme", "FusedOp", "FusedTupleOp", "Geometry"}
 
-ROWS = [*ELEMENTWISE, *REDUCTIONS, *SHAPES, *TUPLES, *PRODUCTS, *INDEXING, *NETWORK, *CONSTANT]
+ROWS = [*ELEMENTWISE, *REDUCTIONS, *SHAPES, *TUPLES, *PRODUCTS, *INDEXING, *NETWORK, *RECURRENT, *CONSTANT]
 DIFFERENTIABLE = [row for row in ROWS if row.order]
 BY_ID = {row.id: row for row in ROWS}

@@ -104,6 +104,37 @@ def sweep_verbs(device):
                 args[1:] = [rng.choice([0, -1, 2**64]), rng.choice([0, 5, 2**65]), pick()]
             attempt(getattr(backend, verb), *args)
     sweep_network(backend, device, pick, rng)
+    sweep_recurrent(backend, device, pick, rng)
+
+
+#: What each recurrent verb takes, in the words of needle_ndarray.testing.recurrent; "-" is an op.
+RECURRENT = {
+    "lstm_cell": "B 4n,B 4n,4n,B n,B n,B n,B 4n", "lstm_cell_grad": "B n,B n,B n,B 4n,B n,B n,B 4n,B n",
+    "gru_cell": "B 3n,B 3n,3n,B n,B n,B 4n", "gru_cell_grad": "B n,B n,B n,B 4n,B 3n,B 3n,B n",
+    "lstm": "T B 4n,n 4n,4n,T+ B n,T+ B n,T B 4n", "lstm_grad": "T B n,n 4n,T+ B n,T B 4n,T B 4n,B n,B n",
+    "gru": "T B 3n,n 3n,3n,T+ B n,T B 4n", "gru_grad": "T B n,n 3n,T+ B n,T B 4n,T B 3n,T B 3n,B n",
+    "rnn": "-,T B n,n n,n,T+ B n", "rnn_grad": "-,T B n,n n,T+ B n,T B n,B n",
+}  # fmt: skip
+
+
+def sweep_recurrent(backend, device, pick, rng):
+    """Sizes that differ by one, other dtypes, views and None among arguments that fit."""
+    for verb, takes in RECURRENT.items():
+        for _ in range(400):
+            t, b, n = rng.choice([0, 1, 3]), rng.choice([0, 1, 5]), rng.choice([0, 1, 4])
+            sizes = {"T": t, "T+": t + 1, "B": b, "n": n, "3n": 3 * n, "4n": 4 * n}
+            dtype = rng.choice(["float32", "float64"])
+            args = []
+            for words in takes.split(","):
+                if words == "-":
+                    args.append(rng.choice(list(tables.UNARY.values())[:8] + [tables.UNARY["tanh"]] * 8))
+                    continue
+                shape = [sizes[word] + (rng.random() < 0.03) for word in words.split()]
+                made = nd.ones(shape, dtype, device)
+                args.append(made[..., None].broadcast_to((*shape, 2))[..., 0] if rng.random() < 0.2 else made)
+            for _ in range(rng.choice([0, 0, 1, 1, 2])):
+                args[rng.randrange(len(args))] = rng.choice([pick(), None])
+            attempt(getattr(backend, verb), *args)
 
 
 #: What each verb of the networks takes: arrays "a", vectors "v", labels "i", a mask "m", numbers "e" and "c".

@@ -51,6 +51,30 @@ def stepped(verb, states, dtype="float32", **numbers):
     return joined(params)
 
 
+def layer(verb, gates, times=5, batch=53, n=37, dtype="float32"):
+    """Everything that a recurrent layer and its gradient return."""
+    sums, weight, bias = (floats(*s, dtype=dtype) for s in ((times, batch, gates * n), (n, gates * n), (gates * n,)))
+    h0, c0, dh, dc = (floats(batch, n, dtype=dtype, salt=i) for i in range(4))
+    grad = floats(times, batch, n, dtype=dtype, salt=4)
+    if verb == "lstm":
+        h, c, kept = nd.lstm(sums, weight, bias, h0, c0)
+        return joined([h, c, kept, *nd.lstm_grad(grad, weight, c, kept, dh, dc)])
+    if verb == "gru":
+        h, kept = nd.gru(sums, weight, bias, h0)
+        return joined([h, kept, *nd.gru_grad(grad, weight, h, kept, dh)])
+    h = nd.rnn(sums, weight, bias, h0)
+    return joined([h, *nd.rnn_grad(grad, weight, h, dh)])
+
+
+def cell(strided):
+    x, y, c = floats(301, 400)[::strided], floats(301, 400, salt=1)[::strided], floats(301, 100)[::strided]
+    h_out, c_out, gates = nd.zeros(c.shape), nd.zeros(c.shape), nd.zeros(x.shape)
+    x.backend.lstm_cell(x, y, floats(400), c, h_out, c_out, gates)
+    ds, dc = nd.zeros(x.shape), nd.zeros(c.shape)
+    x.backend.lstm_cell_grad(h_out, c, c_out, gates, c, c_out, ds, dc)
+    return joined([h_out, c_out, gates, ds, dc])
+
+
 WORK = {
     "sum": lambda: floats(1000, 301).sum(),
     "sum axis 0": lambda: floats(1000, 301).sum(0),
@@ -119,6 +143,13 @@ WORK = {
     "sgd_step": lambda: stepped("sgd_step", 1, lr=0.1, momentum=0.9, weight_decay=0.01, l1=0.1),
     "sgd_step float64": lambda: stepped("sgd_step", 0, "float64", lr=0.1),
     "adam_step": lambda: stepped("adam_step", 2, lr=0.1, weight_decay=0.01, decoupled=True),
+    "lstm": lambda: layer("lstm", 4),
+    "lstm float64": lambda: layer("lstm", 4, dtype="float64"),
+    "lstm of 3 rows": lambda: layer("lstm", 4, 3, 3, 160),
+    "gru": lambda: layer("gru", 3),
+    "rnn": lambda: layer("rnn", 1),
+    "lstm_cell": lambda: cell(1),
+    "lstm_cell strided": lambda: cell(2),
     "einsum": lambda: nd.einsum("bij,bkj->bik", floats(6, 130, 90), floats(6, 70, 90)),
 }
 

@@ -206,3 +206,27 @@ def test_attention_like_pytorch(causal):
     np.testing.assert_allclose(y.numpy(), expected.detach().numpy(), rtol=1e-9, atol=1e-11)
     for a, b in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(a.grad.numpy(), b.grad.numpy(), rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize(("dtype", "near"), [("float64", 1e-11), ("float32", 3e-5)])
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_recurrent_like_pytorch(kind, dtype, near):
+    """Sizes that fill no tile and several tasks, all times, and all gradients."""
+    from needle import nn
+
+    layer = getattr(nn, kind)(13, 37, 2, dtype=dtype)
+    twin = getattr(tn, kind)(13, 37, 2).to(getattr(torch, dtype))
+    with torch.no_grad():
+        for name, value in layer._tensors():
+            twin.get_parameter(rename(name)).copy_(as_torch(value.numpy().T))
+    x = np.random.default_rng(0).standard_normal((11, 29, 13)).astype(dtype)
+    ours, theirs = ndl.Tensor(x, dtype=dtype), torch.tensor(x, requires_grad=True)
+    found, expected = leaves(layer(ours)), leaves(twin(theirs))
+    sum((y * y).mean() for y in found).backward()
+    sum((y * y).mean() for y in expected).backward()
+    grads = [(ours.grad, theirs.grad)]
+    grads += [
+        (p.grad, as_torch(twin.get_parameter(rename(name)).grad.numpy().T)) for name, p in layer.named_parameters()
+    ]
+    for a, b in [*zip(found, expected, strict=True), *grads]:
+        np.testing.assert_allclose(a.numpy(), b.detach().numpy(), rtol=near, atol=near)

@@ -39,8 +39,8 @@ def __getattr__(name: str):
     except ModuleNotFoundError as error:
         if error.name != "needle_nn":
             raise
-        # hasattr(needle, "nn") must answer False, not raise
-        raise AttributeError(str(error)) from error
+        # hasattr(needle, "nn") must answer False, not raise; the name is given so that Python does not guess at others
+        raise AttributeError(str(error), name=name) from error
 
 
 def __dir__():

@@ -466,7 +466,8 @@ cdef int drop_unneeded(Op op, tuple inputs, Value out) except -1:
     for x in inputs:
         if looks:
             x.needed = True
-        elif x.op is not None and not x.needed and not x.watched and x.uses == 1 and x.array is not None:
+        elif x.op is not None and not x.needed and not x.watched and x.uses == 1 and x.array is not None \
+                and (type(x.array) is not tuple or "output" not in type(x.op).needs):
             latest = (latest + 1) % CANDIDATES
             if candidates[latest] is not NULL:
                 (<Value> candidates[latest]).watched = False

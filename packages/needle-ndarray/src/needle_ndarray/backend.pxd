@@ -48,6 +48,16 @@ cdef class Backend:
     cpdef attention(self, object q, object k, object v, object mask, bint causal, double scale, object out)
     cpdef attention_grad(self, object grad, object q, object k, object v, object mask, bint causal, double scale, object dq,
                          object dk, object dv)
+    cpdef lstm_cell(self, object x, object y, object bias, object c, object h_out, object c_out, object gates)
+    cpdef lstm_cell_grad(self, object dy, object dh, object dc, object gates, object c, object c_out, object ds, object dc_out)
+    cpdef gru_cell(self, object x, object y, object bias, object h, object h_out, object gates)
+    cpdef gru_cell_grad(self, object dy, object dh, object h, object gates, object dx, object ds, object dh_out)
+    cpdef lstm(self, object x, object weight, object bias, object h, object c, object gates)
+    cpdef lstm_grad(self, object dy, object weight, object c, object gates, object ds, object dh, object dc)
+    cpdef gru(self, object x, object weight, object bias, object h, object gates)
+    cpdef gru_grad(self, object dy, object weight, object h, object gates, object dx, object ds, object dh)
+    cpdef rnn(self, Op op, object x, object weight, object bias, object h)
+    cpdef rnn_grad(self, Op op, object dy, object weight, object h, object ds, object dh)
     cpdef conv2d(self, object x, object weight, tuple stride, tuple padding, tuple dilation, Py_ssize_t groups, object out)
     cpdef conv2d_input_grad(self, object grad, object weight, tuple stride, tuple padding, tuple dilation, Py_ssize_t groups,
                             object out)

@@ -9,7 +9,7 @@ arithmetic. By the time a verb is called everything fits, so a backend checks no
 - inputs have the dtype that the table asks for, `out` the dtype that it promises; zero-size arrays arrive like any other.
 
 Required verbs have no body here. The verbs under "Optional" are fused kernels: each has a default made of the required ones, so
-a new backend works on day one and gets fast kernel by kernel.
+a new backend works on day one and gets fast kernel by kernel. Long because it is the whole interface, verb after verb.
 """
 
 from needle_ndarray cimport optable
@@ -388,6 +388,66 @@ cdef class Backend:
         self.copy(ds.mT @ q, dk)
         self.copy(p.mT @ grad, dv)
 
+    # ---- Optional: recurrent layers: backend_recurrent.pxi ------------------------------------------------------------
+    # The gates of a cell lie side by side along the last axis. x is the part of their sums that comes from the input, y the
+    # part that comes from the state, h W; bias, a vector or None, is added to y. gates may be None: not wanted.
+
+    cpdef lstm_cell(self, object x, object y, object bias, object c, object h_out, object c_out, object gates):
+        """i, f, g, o = x + (y + bias), g through tanh and the others through sigmoid; c_out = f c + i g; h_out = o tanh(c_out)
+
+        x, y (B, 4H), c, h_out, c_out (B, H); gates (B, 4H) = i, f, g, o, which may be the view x or y; c_out may be c.
+        """
+        default_lstm_cell(self, x, y, bias, c, h_out, c_out, gates)
+
+    cpdef lstm_cell_grad(self, object dy, object dh, object dc, object gates, object c, object c_out, object ds, object dc_out):
+        """For d = dy + dh, the gradient of h_out, t = tanh(c_out) and e = dc + d o (1 - t^2):
+        ds (B, 4H) = e g i (1 - i), e c f (1 - f), e i (1 - g^2), d t o (1 - o);  dc_out = e f, which may be dc
+        """
+        default_lstm_cell_grad(self, dy, dh, dc, gates, c, c_out, ds, dc_out)
+
+    cpdef gru_cell(self, object x, object y, object bias, object h, object h_out, object gates):
+        """r, z = sigmoid(x + (y + bias)), m = y + bias, n = tanh(x + r m);  h_out = n + z (h - n)
+
+        x, y (B, 3H) have r, z, n; h, h_out (B, H); gates (B, 4H) = r, z, n, m.
+        """
+        default_gru_cell(self, x, y, bias, h, h_out, gates)
+
+    cpdef gru_cell_grad(self, object dy, object dh, object h, object gates, object dx, object ds, object dh_out):
+        """For d = dy + dh: dn = d (1 - z) (1 - n^2), dz = d (h - n) z (1 - z), dr = dn m r (1 - r);
+        dx (B, 3H) = dr, dz, dn, of x;  ds (B, 3H) = dr, dz, dn r, of y;  dh_out = d z, which may be dh
+        """
+        default_gru_cell_grad(self, dy, dh, h, gates, dx, ds, dh_out)
+
+    cpdef lstm(self, object x, object weight, object bias, object h, object c, object gates):
+        """h[t + 1], c[t + 1], gates[t] = lstm_cell of x[t], h[t] weight and c[t], for t = 0, 1, ...
+
+        x (T, B, 4H), weight (H, 4H), bias (4H,) or None, h and c (T + 1, B, H), whose first entries are given; without gates
+        (T, B, 4H) there is one c (1, B, H), overwritten.
+        """
+        default_lstm(self, x, weight, bias, h, c, gates)
+
+    cpdef lstm_grad(self, object dy, object weight, object c, object gates, object ds, object dh, object dc):
+        """ds (T, B, 4H) = the gradient of x, for dy (T, B, H) that of h[1:]; dh, dc (B, H): from that of the last h and c (besides
+        dy) to that of the first
+        """
+        default_lstm_grad(self, dy, weight, c, gates, ds, dh, dc)
+
+    cpdef gru(self, object x, object weight, object bias, object h, object gates):
+        """h[t + 1], gates[t] = gru_cell of x[t], h[t] weight and h[t]: shapes as in lstm, with 3H for x and the weight"""
+        default_gru(self, x, weight, bias, h, gates)
+
+    cpdef gru_grad(self, object dy, object weight, object h, object gates, object dx, object ds, object dh):
+        """dx, ds (T, B, 3H) = the gradients of x and of h weight; dy and dh as in lstm_grad"""
+        default_gru_grad(self, dy, weight, h, gates, dx, ds, dh)
+
+    cpdef rnn(self, Op op, object x, object weight, object bias, object h):
+        """h[t + 1] = op(x[t] + (h[t] weight + bias)): x (T, B, H), weight (H, H), h (T + 1, B, H); op is tanh or relu"""
+        default_rnn(self, op, x, weight, bias, h)
+
+    cpdef rnn_grad(self, Op op, object dy, object weight, object h, object ds, object dh):
+        """ds (T, B, H) = the gradient of x; dy and dh as in lstm_grad"""
+        default_rnn_grad(self, op, dy, weight, h, ds, dh)
+
     # ---- Optional: steps of optimizers, in place ---------------------------------------------------------------------
     # Lists of arrays, one entry for each parameter. Penalties of 0 are left out, whatever they would be multiplied by.
 
@@ -420,3 +480,4 @@ cdef class Backend:
 
 
 include "backend_defaults.pxi"
+include "backend_recurrent.pxi"

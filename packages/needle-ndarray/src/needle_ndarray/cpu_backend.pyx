@@ -9,11 +9,11 @@ from needle_ndarray.backend cimport (
 from needle_ndarray.buffer cimport Buffer, allocate as allocate_buffer
 from needle_ndarray.kernels cimport ewise, nn, optim, strided
 from needle_ndarray.kernels cimport attention as attentions, norm as norms
-from needle_ndarray.kernels cimport conv, pool as pools
+from needle_ndarray.kernels cimport conv, pool as pools, recurrent
 from needle_ndarray.kernels cimport index as indexing, matmul as products, random as generators, reduce as reductions
 from needle_ndarray.kernels.views cimport View, int64
 from needle_ndarray.ndarray cimport NDArray
-from needle_ndarray.optable cimport EXP, FLOAT32, INT64, POWER
+from needle_ndarray.optable cimport EXP, FLOAT32, INT64, POWER, RELU, TANH
 from needle_ndarray.runtime cimport blas, threads_for
 
 import numpy as np
@@ -110,6 +110,7 @@ cdef int check_index(const View* index, Py_ssize_t bound, Py_ssize_t count) exce
 include "cpu_nn.pxi"
 include "cpu_conv.pxi"
 include "cpu_optim.pxi"
+include "cpu_recurrent.pxi"
 
 
 cdef bint first_axes(tuple axes, NDArray a, NDArray out) except -1:
@@ -485,6 +486,39 @@ cdef class CPUBackend(Backend):
 
     cpdef avg_pool2d_grad(self, object grad, tuple size, tuple stride, tuple padding, object out):
         pooling(self, pools.AVG_POOL_GRAD, None, grad, out, size, stride, padding)
+
+    # ---- Recurrent layers: cpu_recurrent.pxi --------------------------------------------------------------------------
+
+    cpdef lstm_cell(self, object x, object y, object bias, object c, object h_out, object c_out, object gates):
+        cpu_cell("lstm_cell", recurrent.LSTM, (x, y, c, h_out, c_out, gates), (4, 4, 1, 1, 1, 4), 3, c, bias)
+
+    cpdef lstm_cell_grad(self, object dy, object dh, object dc, object gates, object c, object c_out, object ds, object dc_out):
+        cpu_cell("lstm_cell_grad", recurrent.LSTM_GRAD, (dy, dh, dc, gates, c, c_out, ds, dc_out), (1, 1, 1, 4, 1, 1, 4, 1), 6, c,
+                 None)
+
+    cpdef gru_cell(self, object x, object y, object bias, object h, object h_out, object gates):
+        cpu_cell("gru_cell", recurrent.GRU, (x, y, h, h_out, gates), (3, 3, 1, 1, 4), 3, h, bias)
+
+    cpdef gru_cell_grad(self, object dy, object dh, object h, object gates, object dx, object ds, object dh_out):
+        cpu_cell("gru_cell_grad", recurrent.GRU_GRAD, (dy, dh, h, gates, dx, ds, dh_out), (1, 1, 1, 4, 3, 3, 1), 4, h, None)
+
+    cpdef lstm(self, object x, object weight, object bias, object h, object c, object gates):
+        Run("lstm", recurrent.LSTM, h, x, weight).forward(x, weight, bias, h, c, gates)
+
+    cpdef lstm_grad(self, object dy, object weight, object c, object gates, object ds, object dh, object dc):
+        Run("lstm_grad", recurrent.LSTM, dy, ds, weight).backward(dy, weight, None, c, gates, None, ds, dh, dc)
+
+    cpdef gru(self, object x, object weight, object bias, object h, object gates):
+        Run("gru", recurrent.GRU, h, x, weight).forward(x, weight, bias, h, None, gates)
+
+    cpdef gru_grad(self, object dy, object weight, object h, object gates, object dx, object ds, object dh):
+        Run("gru_grad", recurrent.GRU, dy, ds, weight).backward(dy, weight, h, None, gates, dx, ds, dh, None)
+
+    cpdef rnn(self, Op op, object x, object weight, object bias, object h):
+        Run("rnn", rnn_kind(op), h, x, weight).forward(x, weight, bias, h, None, None)
+
+    cpdef rnn_grad(self, Op op, object dy, object weight, object h, object ds, object dh):
+        Run("rnn_grad", rnn_kind(op), dy, ds, weight).backward(dy, weight, h, None, None, None, ds, dh, None)
 
     # ---- Optimizer steps: cpu_optim.pxi --------------------------------------------------------------------------
 

@@ -209,7 +209,14 @@ def take(x: NDArray, indices: Any, /, *, axis: int | None = None) -> NDArray:
     """Entries at integer positions along an axis, of the flattened array where axis is None."""
     source = x.reshape(-1) if axis is None else x
     (at,) = normal_axes("take", 0 if axis is None else axis, source.ndim)
-    return get(source, (slice(None),) * at + (_integers("take", source, indices),))
+    index = _integers("take", source, indices)
+    if at:
+        return get(source, (slice(None),) * at + (index,))
+    index = _checked(index, source.shape[0], 0)
+    out = empty((index.size, *source.shape[1:]), source.dtype, source.device)
+    if index.size:
+        out.backend.take(source, index.reshape(-1).compact(), out)
+    return out.reshape(index.shape + source.shape[1:])
 
 
 def _integers(what: str, x: NDArray, indices: Any) -> NDArray:

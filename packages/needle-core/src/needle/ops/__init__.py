@@ -12,6 +12,7 @@ from needle.ops.fused import *
 from needle.ops.indexing import *
 from needle.ops.linalg import *
 from needle.ops.network import *
+from needle.ops.recurrent import *
 from needle.ops.reductions import *
 from needle.ops.shapes import *
 from needle.ops.tuples import *

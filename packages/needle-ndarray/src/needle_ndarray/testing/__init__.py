@@ -24,6 +24,7 @@ for _module in (
     "optimizers",
     "products",
     "randomness",
+    "recurrent",
     "reductions",
 ):
     pytest.register_assert_rewrite(f"{__name__}.{_module}")
@@ -36,6 +37,7 @@ from needle_ndarray.testing.network import NetworkSuite  # noqa: E402
 from needle_ndarray.testing.optimizers import OptimizerSuite  # noqa: E402
 from needle_ndarray.testing.products import FusedSuite, ProductSuite  # noqa: E402
 from needle_ndarray.testing.randomness import RandomSuite  # noqa: E402
+from needle_ndarray.testing.recurrent import RecurrentSuite  # noqa: E402
 from needle_ndarray.testing.reductions import ReductionSuite  # noqa: E402
 
 
@@ -48,6 +50,7 @@ class ContractSuite(
     FusedSuite,
     ConvolutionSuite,
     NetworkSuite,
+    RecurrentSuite,
     OptimizerSuite,
     RandomSuite,
 ):

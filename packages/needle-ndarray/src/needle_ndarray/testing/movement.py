@@ -15,6 +15,8 @@ OPTIONAL |= {"attention", "attention_grad"}
 OPTIONAL |= {"conv2d", "conv2d_input_grad", "conv2d_weight_grad"}
 OPTIONAL |= {"max_pool2d", "max_pool2d_grad", "avg_pool2d", "avg_pool2d_grad"}
 OPTIONAL |= {"sgd_step", "adam_step"}
+OPTIONAL |= {"lstm_cell", "lstm_cell_grad", "gru_cell", "gru_cell_grad"}
+OPTIONAL |= {"lstm", "lstm_grad", "gru", "gru_grad", "rnn", "rnn_grad"}
 VERBS = [name for name, member in vars(Backend).items() if callable(member) and not name.startswith("_")]
 #: Sizes of a row that is moved: one element, powers of two that a backend may move as words, and others.
 ROWS = [(), (1,), (2,), (3,), (4,), (8,), (16,), (3, 5), (4, 0)]

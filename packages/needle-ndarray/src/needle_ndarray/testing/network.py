@@ -3,13 +3,11 @@
 An oracle returns, for every result, its value in wider precision and what the verb may be off; the rules are in `oracle`.
 """
 
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
-from needle_ndarray.backend import Backend
 from needle_ndarray.testing.cases import FLOATS, KINDS, SHAPE, Suite, plain
 from needle_ndarray.testing.oracle import (
     WIDER,
@@ -197,12 +195,6 @@ HARD = {
 
 class NetworkSuite(Suite):
     dtypes = pytest.mark.parametrize("dtype", FLOATS)
-
-    def calls(self, verb: str) -> dict[str, Any]:
-        """The backend's verb, and the default made of other verbs where that is another one."""
-        own, default = getattr(type(self.backend), verb), getattr(Backend, verb)
-        ways = {"own": own} if own is default else {"own": own, "composed": default}
-        return {f"{verb} ({way})": partial(call, self.backend) for way, call in ways.items()}
 
     def check(self, verb, arrays, values, out="compact"):
         """Call with arrays (and numbers), compare every result with the oracle's for the same values; what each call gave."""

@@ -7,7 +7,8 @@
 - convolutions and pooled means: the same, over the terms of each sum;
 - softmax and its relatives: a few eps, plus what rounding a - max must cost;
 - norms: a few eps of the largest distance from the mean, which x - x0 may be rounded by;
-- attention: what the errors of its products come to, step by step.
+- attention: what the errors of its products come to, step by step;
+- recurrent layers: the same, by values that carry their error along (`Near`).
 """
 
 import math
@@ -160,6 +161,70 @@ def attention_errors(q: Any, k: Any, v: Any, grad: Any, mask: Any, scale: float,
         errors += [np.swapaxes(ds_error + eps * (t + 4) * ds, -1, -2) @ q]
         errors += [np.swapaxes(p * (weight + eps * (t + 4)), -1, -2) @ g]
     return errors
+
+
+class Near:
+    """A value in wider precision and what a result in `dtype` may be off: +, -, *, @, tanh and sigmoid carry both along.
+
+    Every step adds a rounding of each of its terms, so their order is free; functions add ULPS, and the error of their argument
+    times the slope.
+    """
+
+    __array_ufunc__ = None  # NumPy leaves `array + Near` to us
+
+    def __init__(self, value: Any, dtype: Any, error: Any = 0.0):
+        self.value, self.dtype = np.asarray(value).astype(WIDER[np.dtype(dtype).name]), np.dtype(dtype)
+        self.error, self.eps = error + np.zeros(self.value.shape), np.finfo(dtype).eps
+
+    def _made(self, value: np.ndarray, carried: Any, terms: Any) -> "Near":
+        return Near(value, self.dtype, carried + self.eps * terms + np.finfo(self.dtype).tiny)
+
+    def _other(self, other: Any) -> "Near":
+        return other if isinstance(other, Near) else Near(other, self.dtype)
+
+    def __add__(self, other: Any) -> "Near":
+        b = self._other(other)
+        return self._made(self.value + b.value, self.error + b.error, np.abs(self.value) + np.abs(b.value))
+
+    def __neg__(self) -> "Near":
+        return Near(-self.value, self.dtype, self.error)
+
+    def __sub__(self, other: Any) -> "Near":
+        return self + -self._other(other)
+
+    def __rsub__(self, other: Any) -> "Near":
+        return self._other(other) + -self
+
+    def __mul__(self, other: Any) -> "Near":
+        b = self._other(other)
+        carried = self.error * (np.abs(b.value) + b.error) + np.abs(self.value) * b.error
+        return self._made(self.value * b.value, carried, np.abs(self.value * b.value))
+
+    def __matmul__(self, other: Any) -> "Near":
+        b = self._other(other)
+        carried = self.error @ (np.abs(b.value) + b.error) + np.abs(self.value) @ b.error
+        k = max(self.value.shape[-1], 1)
+        return self._made(self.value @ b.value, carried, k * (np.abs(self.value) @ np.abs(b.value)))
+
+    def __getitem__(self, key: Any) -> "Near":
+        return Near(self.value[key], self.dtype, self.error[key])
+
+    def tanh(self) -> "Near":
+        y = np.tanh(self.value)
+        return self._made(y, (1 - y * y + self.error) * self.error, ULPS * np.abs(y))
+
+    def sigmoid(self) -> "Near":
+        y = _sigmoid(self.value)
+        return self._made(y, (y * (1 - y) + self.error) * self.error, ULPS * y)
+
+    def parts(self, count: int) -> list["Near"]:
+        """The gates that lie side by side along the last axis."""
+        n = self.value.shape[-1] // count
+        return [self[..., i * n : (i + 1) * n] for i in range(count)]
+
+    @staticmethod
+    def joined(parts: list["Near"], join: Any = np.concatenate, axis: int = -1) -> "Near":
+        return Near(join([p.value for p in parts], axis), parts[0].dtype, join([p.error for p in parts], axis))
 
 
 def terms_bound(dtype: str, terms: int, magnitude: Any) -> Any:

@@ -1,7 +1,8 @@
 """Recurrent networks over (time, batch, features).
 
-A cell has W_ih, W_hh, bias_ih and bias_hh, drawn in that order from U(-1/sqrt(h), 1/sqrt(h)). The part of its sum that comes from
-the input is one product for all times; `step` adds the part that comes from the state.
+A cell has W_ih, W_hh, bias_ih and bias_hh, drawn in that order from U(-1/sqrt(h), 1/sqrt(h)). A layer runs its cell over all times
+in one op, `ops.lstm` and the like. A cell with methods of its own is asked time by time: `project` gives the part of its sums that
+comes from the input, for all times, and `step` adds the part that comes from the state.
 
 >>> import needle as ndl
 >>> y, (h, c) = LSTM(5, 3, num_layers=2)(ndl.ones(7, 4, 5))
@@ -111,13 +112,30 @@ class LSTMCell(_Cell):
         return ops.sigmoid(o) * ops.tanh(c), c
 
 
-def _run(cell, x, state):
-    """A cell over time: (T, B, input) -> the states (h, or h and c) at every time."""
-    states = []
+def _run(cell, x, start):
+    """A cell over time: (T, B, input) and the states at the start, each perhaps None -> h at all times, and the last states.
+
+    A cell of this module goes in one op. Any other, a subclass or one with methods of its own, is asked step by step.
+    """
+    fused = _FUSED.get(type(cell))
+    if fused is not None and _METHODS.isdisjoint(cell.__dict__):
+        for state in start:
+            if state is not None:
+                expect(cell, state, x.shape[-2], cell.hidden_size)
+        settings = {"nonlinearity": cell.nonlinearity} if fused is ops.rnn else {}
+        y, *last = fused(x, cell.W_ih, cell.W_hh, cell.bias_ih, cell.bias_hh, *start, **settings)
+        return y, last
+    every, single = [], len(start) == 1
+    state = [cell.start(x, s) for s in start]
     for projected in ops.split(cell.project(x), 0).tuple():
-        state = cell.step(projected, state)
-        states.append(state)
-    return states
+        state = cell.step(projected, *state) if single else cell.step(projected, tuple(state))
+        state = [state] if single else list(state)
+        every.append(state[0])
+    return ops.stack(every, 0), state
+
+
+_METHODS = {"project", "recur", "parts", "start", "step", "forward"}
+_FUSED = {RNNCell: ops.rnn, GRUCell: ops.gru, LSTMCell: ops.lstm}
 
 
 class RNN(Module):
@@ -131,7 +149,7 @@ class RNN(Module):
         self.rnn_cells = [RNNCell(n, hidden_size, bias, nonlinearity, device, dtype) for n in sizes]
 
     def forward(self, X, h0=None):
-        return _forward(self, self.rnn_cells, X, h0)
+        return _forward(self, self.rnn_cells, X, (h0,))
 
 
 class GRU(Module):
@@ -143,19 +161,18 @@ class GRU(Module):
         self.gru_cells = [GRUCell(n, hidden_size, bias, device, dtype) for n in sizes]
 
     def forward(self, X, h0=None):
-        return _forward(self, self.gru_cells, X, h0)
+        return _forward(self, self.gru_cells, X, (h0,))
 
 
-def _forward(layer, cells, x, h0):
-    """What `RNN` and `GRU` share: layer upon layer over time."""
+def _forward(layer, cells, x, starts):
+    """Layer upon layer over time: (T, B, input) -> (T, B, h), and the last state of each kind (layers, B, h)."""
     expect(layer, x, "T", "B", cells[0].input_size)
-    starts = _starts(layer, cells, x, h0)
+    per_layer = zip(*[_starts(layer, cells, x, start) for start in starts], strict=True)
     last = []
-    for cell, h in zip(cells, starts, strict=True):
-        states = _run(cell, x, cell.start(x, h))
-        x = ops.stack(states, 0)
-        last.append(states[-1])
-    return x, ops.stack(last, 0)
+    for cell, start in zip(cells, per_layer, strict=True):
+        x, state = _run(cell, x, start)
+        last.append(state)
+    return x, *[ops.stack(list(states), 0) for states in zip(*last, strict=True)]
 
 
 def _starts(layer, cells, x, h0):
@@ -175,12 +192,5 @@ class LSTM(Module):
         self.lstm_cells = [LSTMCell(n, hidden_size, bias, device, dtype) for n in sizes]
 
     def forward(self, X, h=None):
-        cells = self.lstm_cells
-        expect(self, X, "T", "B", cells[0].input_size)
-        h0, c0 = (_starts(self, cells, X, s) for s in ((None, None) if h is None else h))
-        last = []
-        for cell, h_, c_ in zip(cells, h0, c0, strict=True):
-            states = _run(cell, X, (cell.start(X, h_), cell.start(X, c_)))
-            X = ops.stack([h for h, _ in states], 0)
-            last.append(states[-1])
-        return X, tuple([ops.stack(parts, 0) for parts in zip(*last, strict=True)])
+        y, *last = _forward(self, self.lstm_cells, X, (None, None) if h is None else h)
+        return y, tuple(last)

@@ -1,0 +1,127 @@
+# Recurrent layers of the CPU backend: checks that guard the memory, threads, and the call. Included by cpu_backend.pyx.
+
+cdef int shaped(str verb, object given, int dtype, tuple shape, View* view) except -1:
+    """An array of that dtype and shape"""
+    cdef int i
+    host(given, view)
+    cdef bint fits = view.dtype == dtype and view.ndim == len(shape)
+    for i in range(view.ndim if fits else 0):
+        fits = fits and view.shape[i] == <Py_ssize_t> shape[i]
+    if not fits:
+        raise refuse(verb)
+    if view.size > TOO_MANY:
+        raise MemoryError(f"{verb}: {view.size} elements")
+    return 0
+
+
+# ---- Cells --------------------------------------------------------------------------
+
+cdef int cpu_cell(str verb, int cell, tuple arrays, tuple widths, int inputs, object state, object bias) except -1:
+    """A cell over the rows of (B, width n) arrays, the inputs first; `state` (B, n) tells the sizes. The last one may be None"""
+    cdef recurrent.CellRows job
+    cdef View views[8]
+    cdef View like, column
+    cdef int k, threads, status
+    host(state, &like)
+    if like.ndim != 2 or like.dtype < FLOAT32 or like.shape[1] > TOO_MANY:
+        raise refuse(verb)
+    job.cell, job.inputs, job.count, job.n, job.bias = cell, inputs, len(arrays), like.shape[1], NULL
+    for k in range(job.count):
+        job.width[k], job.at[k] = widths[k] * job.n, NULL
+        if arrays[k] is None and (k + 1 < job.count or cell > recurrent.GRU):
+            raise refuse(verb)
+        if arrays[k] is not None:
+            shaped(verb, arrays[k], like.dtype, (like.shape[0], job.width[k]), &views[k])
+            job.at[k] = &views[k]
+    if bias is not None:
+        shaped(verb, bias, like.dtype, (job.width[0],), &column)
+        job.bias = &column
+    if like.size == 0:
+        return 0
+    threads = threads_for(4 * like.size, THREADS_FROM_MATH)
+    with nogil:
+        status = recurrent.cell_rows(&job, like.dtype, like.shape[0], threads)
+    return done(status)
+
+
+# ---- Sequences --------------------------------------------------------------------------
+
+cdef int rnn_kind(Op op) except -1:
+    known(op, UNARY_OP)
+    if op.code != TANH and op.code != RELU:
+        raise TypeError(f"rnn: {op.name}: expected tanh or relu")
+    return recurrent.RNN_TANH if op.code == TANH else recurrent.RNN_RELU
+
+
+cdef class Run:
+    """A cell over a sequence: the arrays as the kernel wants them, compact, and what has to go back to where it came from"""
+
+    cdef recurrent.Sequence job
+    cdef str verb
+    cdef list held
+    cdef list results               # (room, the array it stands for)
+
+    def __cinit__(self, str verb, int cell, states, sums, weight):
+        """Sizes, by (T or T + 1, B, n) states, (T, B, gates n) sums and the weight (n, gates n)"""
+        cdef View like, wide, w
+        host(states, &like)
+        host(sums, &wide)
+        host(weight, &w)
+        memset(&self.job, 0, sizeof(recurrent.Sequence))
+        self.verb, self.held, self.results = verb, [], []
+        if like.ndim != 3 or wide.ndim != 3 or w.ndim != 2 or like.dtype < FLOAT32 or like.shape[2] > TOO_MANY:
+            raise refuse(verb)
+        self.job.cell, self.job.dtype = cell, like.dtype
+        self.job.times, self.job.batch, self.job.n = wide.shape[0], like.shape[1], like.shape[2]
+        self.job.gates = 4 if cell == recurrent.LSTM else 3 if cell == recurrent.GRU else 1
+
+    cdef char* take(self, object given, tuple shape, bint read, bint written, bint wanted=True) except? NULL:
+        """The elements of an array, or of a compact copy; NULL for None, where the cell does without it"""
+        cdef View view
+        cdef NDArray a, room
+        if given is None and not wanted:
+            return NULL
+        shaped(self.verb, given, self.job.dtype, shape, &view)
+        a = room = <NDArray> given
+        if not a._compact:
+            room = a.copy() if read else NDArray.make(a.shape, device=a.device, dtype=a.dtype)
+            if written:
+                self.results.append((room, a))
+        self.held.append(room)
+        return room._ptr
+
+    cdef int run(self, bint backward) except -1:
+        cdef Py_ssize_t work = self.job.times * self.job.batch * self.job.n
+        cdef int threads, status = 0
+        threads = threads_for(work * self.job.gates * self.job.n, THREADS_FROM_FLOPS)
+        if work:
+            with nogil:
+                status = recurrent.run_sequence(&self.job, backward, threads)
+        done(status)
+        for room, result in self.results:
+            (<NDArray> result)._backend.copy(room, result)
+        return 0
+
+    cdef int forward(self, x, weight, bias, h, c, gates) except -1:
+        cdef recurrent.Sequence* q = &self.job
+        q.x = self.take(x, (q.times, q.batch, q.gates * q.n), True, False)
+        q.weight = self.take(weight, (q.n, q.gates * q.n), True, False)
+        q.bias = self.take(bias, (q.gates * q.n,), True, False, False)
+        q.h = self.take(h, (q.times + 1, q.batch, q.n), True, True)
+        q.c = self.take(c, (1 if gates is None else q.times + 1, q.batch, q.n), True, True, q.cell == recurrent.LSTM)
+        q.kept = self.take(gates, (q.times, q.batch, 4 * q.n), False, True, False)
+        return self.run(False)
+
+    cdef int backward(self, dy, weight, h, c, gates, dx, ds, dh, dc) except -1:
+        cdef recurrent.Sequence* q = &self.job
+        cdef bint lstm = q.cell == recurrent.LSTM, gru = q.cell == recurrent.GRU
+        q.dy = self.take(dy, (q.times, q.batch, q.n), True, False)
+        q.weight = self.take(weight, (q.n, q.gates * q.n), True, False)
+        q.h = self.take(h, (q.times + 1, q.batch, q.n), True, False, not lstm)
+        q.c = self.take(c, (q.times + 1, q.batch, q.n), True, False, lstm)
+        q.kept = self.take(gates, (q.times, q.batch, 4 * q.n), True, False, lstm or gru)
+        q.x = self.take(dx, (q.times, q.batch, q.gates * q.n), False, True, gru)
+        q.ds = self.take(ds, (q.times, q.batch, q.gates * q.n), False, True)
+        q.dh = self.take(dh, (q.batch, q.n), True, True)
+        q.dc = self.take(dc, (q.batch, q.n), True, True, lstm)
+        return self.run(True)

@@ -1,0 +1,336 @@
+# Recurrent layers: the cells, which are loops along a row, and sequences of them.
+#
+# A sequence packs its weights into tiles once. Each thread then takes some rows of the batch through all times: no thread waits
+# for another between two times, and the bits of a row depend on nothing but the row.
+
+from cython.parallel cimport prange
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
+
+from needle_ndarray.kernels.ewise cimport unary
+from needle_ndarray.kernels.strided cimport contiguous, gather, scatter
+from needle_ndarray.kernels.views cimport FLOAT32, F, thread_number
+from needle_ndarray.optable cimport RELU, SIGMOID, TANH
+
+cdef extern from "recurrent.h":
+    const int ROWS "NEEDLE_ROWS"
+    const int VECTOR "NEEDLE_VECTOR"
+    void product_float "needle_product_float"(
+        int rows, const float* a, Py_ssize_t row, Py_ssize_t k, const float* b, float* out, Py_ssize_t out_row,
+        Py_ssize_t width) noexcept nogil
+    void product_double "needle_product_double"(
+        int rows, const double* a, Py_ssize_t row, Py_ssize_t k, const double* b, double* out, Py_ssize_t out_row,
+        Py_ssize_t width) noexcept nogil
+
+cdef enum:
+    TASK_ROWS = 24          # of the batch that go through time together: full tiles, and a tile of weights serves all of them
+    PACK = 64               # rows packed at a time where columns are far apart
+
+
+# ---- Cells: one row --------------------------------------------------------------------------
+# Several short loops instead of one: with more arrays in a loop, compilers no longer make vectors of it.
+
+cdef void rnn_row(int dtype, int op, const F* x, const F* y, const F* bias, F* h_out, F* room, Py_ssize_t n) noexcept nogil:
+    """h_out = op(x + (y + bias))"""
+    cdef Py_ssize_t j
+    for j in range(n):
+        room[j] = x[j] + (y[j] + bias[j])
+    unary(op, dtype, <const char*> room, <char*> h_out, n)
+
+
+cdef void rnn_grad_row(int op, const F* dy, const F* dh, const F* h, F* ds, Py_ssize_t n) noexcept nogil:
+    """ds = (dy + dh) times the slope, by the result h"""
+    cdef Py_ssize_t j
+    if op == TANH:
+        for j in range(n):
+            ds[j] = (dy[j] + dh[j]) * (1 - h[j] * h[j])
+    else:
+        for j in range(n):
+            ds[j] = dy[j] + dh[j] if h[j] > 0 else 0
+
+
+cdef void lstm_row(int dtype, const F* x, const F* y, const F* bias, const F* c, F* h_out, F* c_out, F* gates, F* room,
+                   Py_ssize_t n) noexcept nogil:
+    """gates = i, f, g, o;  c_out = f c + i g;  h_out = o tanh(c_out); room for 4 n"""
+    cdef const F* i = gates
+    cdef const F* f = gates + n
+    cdef const F* g = gates + 2 * n
+    cdef const F* o = gates + 3 * n
+    cdef Py_ssize_t j
+    for j in range(4 * n):
+        room[j] = x[j] + (y[j] + bias[j])
+    unary(SIGMOID, dtype, <const char*> room, <char*> gates, 2 * n)
+    unary(TANH, dtype, <const char*> (room + 2 * n), <char*> (gates + 2 * n), n)
+    unary(SIGMOID, dtype, <const char*> (room + 3 * n), <char*> (gates + 3 * n), n)
+    for j in range(n):
+        c_out[j] = f[j] * c[j] + i[j] * g[j]
+    unary(TANH, dtype, <const char*> c_out, <char*> room, n)
+    for j in range(n):
+        h_out[j] = o[j] * room[j]
+
+
+cdef void lstm_grad_row(int dtype, const F* dy, const F* dh, const F* dc, const F* gates, const F* c, const F* c_out, F* ds,
+                        F* dc_out, F* room, Py_ssize_t n) noexcept nogil:
+    """t = tanh(c_out), d = dy + dh, e = dc + d o (1 - t^2): ds of the four gates, dc_out = e f; room for 3 n"""
+    cdef const F* i = gates
+    cdef const F* f = gates + n
+    cdef const F* g = gates + 2 * n
+    cdef const F* o = gates + 3 * n
+    cdef F* t = room
+    cdef F* d = room + n
+    cdef F* e = room + 2 * n
+    cdef Py_ssize_t j
+    unary(TANH, dtype, <const char*> c_out, <char*> t, n)
+    for j in range(n):
+        d[j] = dy[j] + dh[j]
+    for j in range(n):
+        e[j] = dc[j] + d[j] * o[j] * (1 - t[j] * t[j])
+    for j in range(n):
+        ds[j] = e[j] * g[j] * i[j] * (1 - i[j])
+    for j in range(n):
+        ds[n + j] = e[j] * c[j] * f[j] * (1 - f[j])
+    for j in range(n):
+        ds[2 * n + j] = e[j] * i[j] * (1 - g[j] * g[j])
+    for j in range(n):
+        ds[3 * n + j] = d[j] * t[j] * o[j] * (1 - o[j])
+    for j in range(n):
+        dc_out[j] = e[j] * f[j]
+
+
+cdef void gru_row(int dtype, const F* x, const F* y, const F* bias, const F* h, F* h_out, F* gates, F* room,
+                  Py_ssize_t n) noexcept nogil:
+    """gates = r, z, n, m, with m = y + bias of the last third;  h_out = n + z (h - n); room for 2 n"""
+    cdef const F* r = gates
+    cdef const F* z = gates + n
+    cdef F* new = gates + 2 * n
+    cdef F* m = gates + 3 * n
+    cdef Py_ssize_t j
+    for j in range(2 * n):
+        room[j] = x[j] + (y[j] + bias[j])
+    for j in range(n):
+        m[j] = y[2 * n + j] + bias[2 * n + j]
+    unary(SIGMOID, dtype, <const char*> room, <char*> gates, 2 * n)
+    for j in range(n):
+        room[j] = x[2 * n + j] + r[j] * m[j]
+    unary(TANH, dtype, <const char*> room, <char*> new, n)
+    for j in range(n):
+        h_out[j] = new[j] + z[j] * (h[j] - new[j])
+
+
+cdef void gru_grad_row(const F* dy, const F* dh, const F* h, const F* gates, F* dx, F* ds, F* dh_out, F* room,
+                       Py_ssize_t n) noexcept nogil:
+    """d = dy + dh: dx and ds of the three gates, dh_out = d z; room for n"""
+    cdef const F* r = gates
+    cdef const F* z = gates + n
+    cdef const F* new = gates + 2 * n
+    cdef const F* m = gates + 3 * n
+    cdef F* d = room
+    cdef Py_ssize_t j
+    for j in range(n):
+        d[j] = dy[j] + dh[j]
+    for j in range(n):
+        dx[2 * n + j] = d[j] * (1 - z[j]) * (1 - new[j] * new[j])
+    for j in range(n):
+        dx[n + j] = d[j] * (h[j] - new[j]) * z[j] * (1 - z[j])
+    for j in range(n):
+        dx[j] = dx[2 * n + j] * m[j] * r[j] * (1 - r[j])
+    memcpy(ds, dx, 2 * n * sizeof(F))
+    for j in range(n):
+        ds[2 * n + j] = dx[2 * n + j] * r[j]
+    for j in range(n):
+        dh_out[j] = d[j] * z[j]
+
+
+# ---- Cells: every row of any views --------------------------------------------------------------------------
+
+cdef void cell_at(const CellRows* job, int dtype, Py_ssize_t row, const F* bias, F* staged) noexcept nogil:
+    """One row of a cell; what is not contiguous is staged"""
+    cdef F* at[8]
+    cdef Py_ssize_t n = job.n
+    cdef int k
+    for k in range(job.count):
+        at[k] = staged
+        if job.at[k] is not NULL and contiguous(job.at[k]):
+            at[k] = <F*> job.at[k].data + row * job.width[k]
+        elif job.at[k] is not NULL and k < job.inputs:
+            gather(job.at[k], row * job.width[k], job.width[k], <char*> staged)
+        staged += job.width[k]
+    if job.cell == LSTM:
+        lstm_row(dtype, at[0], at[1], bias, at[2], at[3], at[4], at[5], staged, n)
+    elif job.cell == LSTM_GRAD:
+        lstm_grad_row(dtype, at[0], at[1], at[2], at[3], at[4], at[5], at[6], at[7], staged, n)
+    elif job.cell == GRU:
+        gru_row(dtype, at[0], at[1], bias, at[2], at[3], at[4], staged, n)
+    else:
+        gru_grad_row(at[0], at[1], at[2], at[3], at[4], at[5], at[6], staged, n)
+    for k in range(job.inputs, job.count):
+        if job.at[k] is not NULL and not contiguous(job.at[k]):
+            scatter(<char*> at[k], row * job.width[k], job.width[k], job.at[k])
+
+
+cdef int cell_rows_of(CellRows* job, int dtype, Py_ssize_t rows, F like, int threads) noexcept nogil:
+    cdef Py_ssize_t wide = 4 * job.n, room = 4 * job.n, i
+    cdef F* bias
+    for i in range(job.count):
+        room += job.width[i]
+    bias = <F*> malloc((wide + threads * room) * sizeof(F))
+    if bias is NULL:
+        return -1
+    if job.bias is NULL:
+        memset(bias, 0, wide * sizeof(F))
+    else:
+        gather(job.bias, 0, job.bias.size, <char*> bias)
+    for i in prange(rows, num_threads=threads, schedule="static", use_threads_if=threads > 1):
+        cell_at(job, dtype, i, bias, bias + wide + thread_number() * room)
+    free(bias)
+    return 0
+
+
+cdef int cell_rows(CellRows* job, int dtype, Py_ssize_t rows, int threads) noexcept nogil:
+    """A cell over all rows; -1 when there is no memory for the staging buffers"""
+    if dtype == FLOAT32:
+        return cell_rows_of(job, dtype, rows, <float> 0, threads)
+    return cell_rows_of(job, dtype, rows, <double> 0, threads)
+
+
+# ---- Products with packed weights --------------------------------------------------------------------------
+
+cdef Py_ssize_t packed_size(Py_ssize_t k, Py_ssize_t n, Py_ssize_t lanes) noexcept nogil:
+    return k * ((n + lanes - 1) // lanes) * lanes
+
+
+cdef void pack(const F* w, Py_ssize_t along_k, Py_ssize_t along_n, Py_ssize_t k, Py_ssize_t n, F* out) noexcept nogil:
+    """out[tile, k, lane] = w[k, n], with these strides; 0 beyond the last column"""
+    cdef Py_ssize_t lanes = 2 * VECTOR // <Py_ssize_t> sizeof(F), first = 0, start, i, j, taken
+    while first < n:
+        taken = min(lanes, n - first)
+        if taken < lanes:
+            memset(out, 0, k * lanes * sizeof(F))
+        if along_n == 1:
+            for i in range(k):
+                memcpy(out + i * lanes, w + i * along_k + first, taken * sizeof(F))
+        else:
+            start = 0
+            while start < k:
+                for j in range(taken):
+                    for i in range(start, min(start + PACK, k)):
+                        out[i * lanes + j] = w[i * along_k + (first + j) * along_n]
+                start += PACK
+        out += k * lanes
+        first += lanes
+
+
+cdef void product(const F* a, Py_ssize_t row, Py_ssize_t rows, Py_ssize_t k, const F* packed, Py_ssize_t n, F* out) noexcept nogil:
+    """out (rows, n), compact, = a (rows, k), its rows `row` apart, times the packed weights (k, n)"""
+    cdef Py_ssize_t lanes = 2 * VECTOR // <Py_ssize_t> sizeof(F), tiles = (rows + ROWS - 1) // ROWS, column = 0, first, i, taken
+    while column < n:
+        first = 0
+        for i in range(tiles):                  # tiles of nearly equal height: 5 + 5 rows take less time than 6 + 4
+            taken = (rows - first + tiles - i - 1) // (tiles - i)
+            if F is float:
+                product_float(<int> taken, a + first * row, row, k, packed, out + first * n + column, n, min(lanes, n - column))
+            else:
+                product_double(<int> taken, a + first * row, row, k, packed, out + first * n + column, n, min(lanes, n - column))
+            first += taken
+        packed += k * lanes
+        column += lanes
+
+
+# ---- Sequences --------------------------------------------------------------------------
+
+cdef void forward_rows(const Sequence* q, const F* packed, const F* bias, Py_ssize_t first, Py_ssize_t rows,
+                       F* room) noexcept nogil:
+    """Rows first .. first + rows of the batch through all times; room for (rows, gates n) and 8 n"""
+    cdef Py_ssize_t n = q.n, wide = q.gates * n, t, r, at
+    cdef F* y
+    cdef F* c
+    cdef F* c_out
+    cdef F* h_out
+    cdef const F* x
+    cdef F* staged = room + rows * wide
+    cdef F* gates = staged + 4 * n
+    for t in range(q.times):
+        at = t * q.batch + first
+        product(<F*> q.h + at * n, n, rows, n, packed, wide, room)
+        for r in range(rows):
+            x, y = <F*> q.x + (at + r) * wide, room + r * wide
+            h_out = <F*> q.h + (at + q.batch + r) * n
+            if q.kept is not NULL:
+                gates = <F*> q.kept + (at + r) * 4 * n
+            if q.cell == LSTM:
+                c = <F*> q.c + ((at if q.kept is not NULL else first) + r) * n
+                c_out = c + (q.batch * n if q.kept is not NULL else 0)
+                lstm_row(q.dtype, x, y, bias, c, h_out, c_out, gates, staged, n)
+            elif q.cell == GRU:
+                gru_row(q.dtype, x, y, bias, <F*> q.h + (at + r) * n, h_out, gates, staged, n)
+            else:
+                rnn_row(q.dtype, TANH if q.cell == RNN_TANH else RELU, x, y, bias, h_out, staged, n)
+
+
+cdef void backward_rows(const Sequence* q, const F* packed, Py_ssize_t first, Py_ssize_t rows, F* room) noexcept nogil:
+    """The same rows from the last time to the first; room for (rows, n) and 4 n"""
+    cdef Py_ssize_t n = q.n, wide = q.gates * n, t, r, j, at
+    cdef F* dh = <F*> q.dh + first * n
+    cdef F* staged = room + rows * n
+    cdef F* ds
+    cdef F* dc
+    cdef const F* dy
+    cdef const F* h
+    cdef const F* c
+    for t in range(q.times - 1, -1, -1):
+        at = t * q.batch + first
+        for r in range(rows):
+            dy, ds = <F*> q.dy + (at + r) * n, <F*> q.ds + (at + r) * wide
+            if q.cell == LSTM:
+                c, dc = <F*> q.c + (at + r) * n, <F*> q.dc + (first + r) * n
+                lstm_grad_row(q.dtype, dy, dh + r * n, dc, <F*> q.kept + (at + r) * 4 * n, c, c + q.batch * n, ds, dc, staged, n)
+            elif q.cell == GRU:
+                h = <F*> q.h + (at + r) * n
+                gru_grad_row(dy, dh + r * n, h, <F*> q.kept + (at + r) * 4 * n, <F*> q.x + (at + r) * wide, ds, dh + r * n,
+                             staged, n)
+            else:
+                h = <F*> q.h + (at + q.batch + r) * n
+                rnn_grad_row(TANH if q.cell == RNN_TANH else RELU, dy, dh + r * n, h, ds, n)
+        product(<F*> q.ds + at * wide, wide, rows, wide, packed, n, room)
+        if q.cell == GRU:
+            for j in range(rows * n):
+                dh[j] += room[j]
+        else:
+            memcpy(dh, room, rows * n * sizeof(F))
+
+
+cdef int run_sequence_as(const Sequence* q, bint backward, F like, int threads) noexcept nogil:
+    cdef Py_ssize_t n = q.n, wide = q.gates * n, lanes = 2 * VECTOR // <Py_ssize_t> sizeof(F), tasks, rows, room, size, i
+    cdef F* packed
+    cdef F* bias
+    tasks = (q.batch + TASK_ROWS - 1) // TASK_ROWS
+    tasks = min(q.batch, (tasks + threads - 1) // threads * threads)
+    rows = (q.batch + tasks - 1) // tasks
+    tasks = (q.batch + rows - 1) // rows
+    room = rows * wide + 8 * n
+    size = packed_size(wide, n, lanes) if backward else packed_size(n, wide, lanes)
+    packed = <F*> malloc((size + wide + threads * room) * sizeof(F))
+    if packed is NULL:
+        return -1
+    bias = packed + size
+    if backward:
+        pack(<F*> q.weight, 1, wide, wide, n, packed)
+    else:
+        pack(<F*> q.weight, wide, 1, n, wide, packed)
+        memset(bias, 0, wide * sizeof(F))
+        if q.bias is not NULL:
+            memcpy(bias, q.bias, wide * sizeof(F))
+    for i in prange(tasks, num_threads=threads, schedule="static", use_threads_if=threads > 1):
+        if backward:
+            backward_rows(q, packed, i * rows, min(rows, q.batch - i * rows), bias + wide + thread_number() * room)
+        else:
+            forward_rows(q, packed, bias, i * rows, min(rows, q.batch - i * rows), bias + wide + thread_number() * room)
+    free(packed)
+    return 0
+
+
+cdef int run_sequence(const Sequence* q, bint backward, int threads) noexcept nogil:
+    """All times, forward or backward; batch and n are not 0. -1 when there is no memory for the weights in tiles"""
+    if q.dtype == FLOAT32:
+        return run_sequence_as(q, backward, <float> 0, threads)
+    return run_sequence_as(q, backward, <double> 0, threads)
