@@ -546,6 +546,31 @@ def _swapped(x, swap):
     return np.swapaxes(x, -1, -2) if swap else x
 
 
+PRODUCTS += [
+    Row(
+        f"linear/{x} {w} {b}",
+        _call("linear"),
+        lambda x, w, *b: x @ w + (b[0] if b else 0),
+        tuple(real(*shape) for shape in (x, w, b) if shape is not None),
+    )
+    for x, w, b in [
+        ((2, 3), (3, 4), (4,)),
+        ((2, 3), (3, 4), (1, 4)),
+        ((2, 5, 3), (3, 4), (4,)),
+        ((2, 5, 3), (3, 4), (1, 4)),
+        ((2, 3), (3, 1), (1,)),
+        ((1, 3), (3, 4), (2, 4)),
+        ((2, 3), (3, 4), (1,)),
+        ((2, 3), (3, 4), ()),
+        ((3,), (3, 4), (4,)),
+        ((0, 3), (3, 4), (4,)),
+        ((2, 0), (0, 4), (4,)),
+        ((2, 5, 0), (0, 4), (4,)),
+        ((2, 3), (3, 4), None),
+        ((2, 2, 3), (2, 3, 4), (4,)),
+    ]
+]
+
 #: (m, k) and (k, n) with leading axes, each as it is or transposed
 PRODUCTS += [
     Row(

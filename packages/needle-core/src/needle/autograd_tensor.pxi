@@ -315,7 +315,9 @@ cdef class Tensor(Value):
             return apply(MATMUL, (self, other))
         return OPS.matmul(self, other) if known(other) else NotImplemented
 
-    def __rmatmul__(self, other):
+    def __rmatmul__(self, other):           # also where self is of a subclass, as a Parameter is
+        if isinstance(other, Tensor):
+            return Tensor.__matmul__(other, self)
         return OPS.matmul(other, self) if known(other) else NotImplemented
 
     def __neg__(self):

@@ -44,14 +44,13 @@ def sgd_step(
     >>> p.tolist(), u.tolist()
     ([0.5, 1.0], [1.0, 2.0])
     """
-    lr, momentum = _number("sgd_step", "lr", lr), _number("sgd_step", "momentum", momentum)
-    weight_decay, l1 = _number("sgd_step", "weight_decay", weight_decay), _number("sgd_step", "l1", l1)
-    dampening = momentum if dampening is None else _number("sgd_step", "dampening", dampening)
-    correction = _divisor("sgd_step", "correction", correction)
+    dampening = momentum if dampening is None else dampening
+    names = "lr", "momentum", "dampening", "weight_decay", "l1", "correction"
+    numbers = _numbers("sgd_step", names, (lr, momentum, dampening, weight_decay, l1, correction))
     if u is None and momentum:
         raise ValueError(f"sgd_step: momentum = {momentum}, but no velocities u")
     lists = [params, grads] if u is None else [params, grads, u]
-    _step("sgd_step", lists, lr, momentum, dampening, weight_decay, l1, bool(nesterov), correction)
+    _step("sgd_step", lists, *numbers[:5], bool(nesterov), numbers[5])
 
 
 def adam_step(
@@ -86,27 +85,36 @@ def adam_step(
     >>> p.tolist(), v.tolist()
     ([0.5, 2.5], [0.004000000189989805, 0.01600000075995922])
     """
-    numbers = ("lr", lr), ("beta1", beta1), ("beta2", beta2), ("eps", eps), ("weight_decay", weight_decay)
-    lr, beta1, beta2, eps, weight_decay = (_number("adam_step", *pair) for pair in numbers)
-    corrections = _divisor("adam_step", "correction1", correction1), _divisor("adam_step", "correction2", correction2)
-    _step("adam_step", [params, grads, m, v], lr, beta1, beta2, eps, weight_decay, bool(decoupled), *corrections)
+    names = "lr", "beta1", "beta2", "eps", "weight_decay", "correction1", "correction2"
+    numbers = _numbers("adam_step", names, (lr, beta1, beta2, eps, weight_decay, correction1, correction2))
+    _step("adam_step", [params, grads, m, v], *numbers[:5], bool(decoupled), *numbers[5:])
 
 
 def _step(verb: str, given: list[Any], *numbers: float) -> None:
     """Call the verb with lists that were checked; one parameter after the other where some of them share memory."""
-    params, grads = _list(verb, given[0]), _list(verb, given[1])
-    states = [_list(verb, arrays) for arrays in given[2:]]
+    params, grads, *states = lists = [_list(verb, arrays) for arrays in given]
     apart = prepare_step(verb, params, grads, tuple(states))
-    for some in [slice(None)] if apart else [slice(i, i + 1) for i in range(len(params))]:
-        lists: list = [params[some], grads[some], *[state[some] for state in states]]
-        if params:
-            getattr(params[0].backend, verb)(*lists, *[None] * (not states), *numbers)
+    if not params:
+        return
+    step = getattr(params[0].backend, verb)
+    for some in [lists] if apart else [[[part[i]] for part in lists] for i in range(len(params))]:
+        step(*some, *[None] * (not states), *numbers)
 
 
 def _list(what: str, arrays: Any) -> list:
     if not isinstance(arrays, (list, tuple)):
         raise TypeError(f"{what}: expected lists of NDArrays, got {type(arrays).__name__}")
     return list(arrays)
+
+
+def _numbers(what: str, names: tuple[str, ...], values: tuple[Any, ...]) -> tuple[float, ...]:
+    """The values as floats; those of corrections divide, and are not 0."""
+    if {*map(type, values)} == {float} and math.isfinite(sum(values)) and 0 not in values[5:]:
+        return values
+    return tuple(
+        (_divisor if name.startswith("correction") else _number)(what, name, value)
+        for name, value in zip(names, values, strict=True)
+    )
 
 
 def _number(what: str, name: str, value: Any) -> float:

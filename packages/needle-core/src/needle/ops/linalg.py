@@ -39,6 +39,26 @@ class MatMul(TensorOp):
         return da, db
 
 
+class Linear(TensorOp):
+    """y = x w + b, w of two axes;  dx = dy w^T, dw = x^T dy over all rows, db = dy summed to b's shape"""
+
+    needs = "inputs"
+
+    def compute(self, x, w, b):
+        y = x @ w
+        y += b  # nobody else has it yet
+        return y
+
+    def gradient(self, out_grad, node):
+        x, w, b = node.inputs
+        dx = PRODUCT[False, True](out_grad, w) if x.requires_grad else None
+        db = sum_to(out_grad, b.shape) if b.requires_grad else None
+        if x.ndim > 2 and w.requires_grad:  # one product over all rows
+            rows = math.prod(x.shape[:-1])
+            x, out_grad = reshape(x, (rows, x.shape[-1])), reshape(out_grad, (rows, out_grad.shape[-1]))
+        return dx, PRODUCT[True, False](x, out_grad) if w.requires_grad else None, db
+
+
 PRODUCT = {(ta, tb): MatMul((ta, tb)) for ta in (False, True) for tb in (False, True)}
 
 
@@ -109,6 +129,19 @@ def matmul(a, b):
     y = MatMul()(left, right)
     rows = () if a.ndim == 1 else y.shape[-2:-1]
     return reshape(y, y.shape[:-2] + rows + (() if b.ndim == 1 else y.shape[-1:]))
+
+
+def linear(x, weight, bias=None):
+    """x @ weight + bias: (..., k), (k, n) and a bias that broadcasts to the result, or none -> (..., n)."""
+    if bias is None:
+        return matmul(x, weight)
+    if not (isinstance(x, Tensor) and isinstance(weight, Tensor) and isinstance(bias, Tensor)):
+        x, weight, bias = _tensors("linear", x, weight, bias)
+    wide = weight.shape[1:]
+    plain = bias.shape in (wide, (1, *wide)) and len(wide) == 1 and x.ndim > 1
+    if plain and x.dtype is weight.dtype is bias.dtype:
+        return Linear()(x, weight, bias)
+    return matmul(x, weight) + bias
 
 
 def einsum(subscripts, *operands):

@@ -45,6 +45,7 @@ class Summation(TensorOp):
 
 
 SUM_OF_ROWS = Summation((0,))
+SUM_OF_ROWS_KEPT = Summation((0,), keepdims=True)
 
 
 class Mean(TensorOp):
@@ -209,6 +210,8 @@ def sum_to(a, shape):
     lead = len(given) - len(shape)
     if given[lead:] == shape:
         return SUM_OF_ROWS(a) if lead == 1 else Summation(tuple(range(lead)))(a)
+    if lead == 0 and given[1:] == shape[1:]:
+        return SUM_OF_ROWS_KEPT(a)
     axes = (*range(lead), *[i for i, n in enumerate(shape, lead) if n == 1 and given[i] != 1])
     return Summation(axes, keepdims=True)(a) if lead == 0 else reshape(Summation(axes)(a), shape)
 

@@ -113,7 +113,8 @@ class Optimizer:
         self.t += 1
         for group, params, grads in work:
             arrays = [a if (a := p.realize_cached_data()).is_compact() else writable(p) for p in params]
-            grads = [g if nd.alike(a, g) else g.astype(a.dtype) for a, g in zip(arrays, grads, strict=True)]
+            if not all(map(nd.alike, arrays, grads)):
+                grads = [g.astype(a.dtype, copy=False) for a, g in zip(arrays, grads, strict=True)]
             self.update(group, params, arrays, grads)
 
     def update(self, group: dict[str, Any], params: list[Tensor], arrays: list[NDArray], grads: list[NDArray]) -> None:
@@ -125,8 +126,9 @@ class Optimizer:
         work = []
         for group in self.param_groups:
             params = [p for p in group["params"] if p.grad is not None]
-            work.append((group, params, [p.grad.realize_cached_data() for p in params]))
-        return [entry for entry in work if entry[1]]
+            if params:
+                work.append((group, params, [p.grad.realize_cached_data() for p in params]))
+        return work
 
     def _unshared(self, work: list) -> list:
         """Copies of gradients that lie in the memory of a parameter, which may change before they are read."""
