@@ -3,9 +3,8 @@
 import math
 from typing import Any
 
-from needle_ndarray.creation import empty
 from needle_ndarray.dtypes import bool_, float32, float64, int32, int64
-from needle_ndarray.ndarray import NDArray, broadcast_shapes
+from needle_ndarray.ndarray import NDArray, beside, broadcast_shapes, fits
 
 # ---- Norms -----------------------------------------------------------------------------------------------------------
 
@@ -25,7 +24,7 @@ def layer_norm(x: NDArray, weight: NDArray | None = None, bias: NDArray | None =
     """
     x = _rows("layer_norm", x)
     _vectors("layer_norm", x, weight=weight, bias=bias)
-    out = empty(x.shape, x.dtype, x.device)
+    out = beside(x, x.shape)
     out.backend.layer_norm(x, weight, bias, _eps("layer_norm", eps), out)
     return out
 
@@ -48,7 +47,7 @@ def layer_norm_grad(
     x = _rows("layer_norm_grad", x)
     _like("layer_norm_grad", x, x.shape, grad=grad)
     _vectors("layer_norm_grad", x, weight=weight)
-    dx, dweight, dbias = (empty(shape, x.dtype, x.device) for shape in (x.shape, x.shape[-1:], x.shape[-1:]))
+    dx, dweight, dbias = _norm_results(x)
     dx.backend.layer_norm_grad(grad, x, weight, _eps("layer_norm_grad", eps), dx, dweight, dbias)
     return dx, dweight, dbias
 
@@ -70,7 +69,7 @@ def batch_norm(
     """
     x = _rows("batch_norm", x)
     _vectors("batch_norm", x, weight=weight, bias=bias)
-    out, mean, var = (empty(shape, x.dtype, x.device) for shape in (x.shape, x.shape[-1:], x.shape[-1:]))
+    out, mean, var = _norm_results(x)
     out.backend.batch_norm(x, weight, bias, _eps("batch_norm", eps), out, mean, var)
     return out, mean, var
 
@@ -95,7 +94,7 @@ def batch_norm_grad(
     _like("batch_norm_grad", x, x.shape, grad=grad)
     _like("batch_norm_grad", x, x.shape[-1:], mean=mean, var=var)
     _vectors("batch_norm_grad", x, weight=weight)
-    dx, dweight, dbias = (empty(shape, x.dtype, x.device) for shape in (x.shape, x.shape[-1:], x.shape[-1:]))
+    dx, dweight, dbias = _norm_results(x)
     dx.backend.batch_norm_grad(grad, x, mean, var, weight, _eps("batch_norm_grad", eps), dx, dweight, dbias)
     return dx, dweight, dbias
 
@@ -112,7 +111,7 @@ def cross_entropy(logits: NDArray, labels: NDArray) -> NDArray:
     """
     logits = _rows("cross_entropy", logits)
     labels = _labels("cross_entropy", logits, labels)
-    out = empty(labels.shape, logits.dtype, logits.device)
+    out = beside(logits, labels.shape)
     out.backend.cross_entropy(logits, labels, out)
     return out
 
@@ -129,7 +128,7 @@ def cross_entropy_grad(grad: NDArray, logits: NDArray, labels: NDArray) -> NDArr
     logits = _rows("cross_entropy_grad", logits)
     labels = _labels("cross_entropy_grad", logits, labels)
     _like("cross_entropy_grad", logits, labels.shape, grad=grad)
-    out = empty(logits.shape, logits.dtype, logits.device)
+    out = beside(logits, logits.shape)
     out.backend.cross_entropy_grad(grad, logits, labels, out)
     return out
 
@@ -161,7 +160,7 @@ def attention(
     [1.0, 0.0]
     """
     q, k, v, mask = _attended("attention", q, k, v, mask)
-    out = empty(q.shape[:-1] + v.shape[-1:], q.dtype, q.device)
+    out = beside(q, q.shape[:-1] + v.shape[-1:])
     out.backend.attention(q, k, v, mask, bool(causal), _scale("attention", scale, q.shape[-1]), out)
     return out
 
@@ -188,7 +187,7 @@ def attention_grad(
     """
     q, k, v, mask = _attended("attention_grad", q, k, v, mask)
     _like("attention_grad", q, q.shape[:-1] + v.shape[-1:], grad=grad)
-    dq, dk, dv = (empty(x.shape, x.dtype, x.device) for x in (q, k, v))
+    dq, dk, dv = (beside(x, x.shape) for x in (q, k, v))
     factor = _scale("attention_grad", scale, q.shape[-1])
     dq.backend.attention_grad(grad, q, k, v, mask, bool(causal), factor, dq, dk, dv)
     return dq, dk, dv
@@ -217,6 +216,8 @@ def _rows(what: str, x: Any) -> NDArray:
 def _like(what: str, x: NDArray, shape: tuple[int, ...], **given: Any) -> None:
     """Each of the arrays given has this shape, and x's dtype and device."""
     for name, a in given.items():
+        if fits(x, a, shape):
+            continue
         if not isinstance(a, NDArray):
             raise TypeError(f"{what}: {name}: expected an NDArray, got {type(a).__name__}")
         if a.shape != shape:
@@ -234,6 +235,11 @@ def _same_kind(what: str, x: NDArray, name: str, a: NDArray) -> None:
 def _vectors(what: str, x: NDArray, **given: Any) -> None:
     """Weights and biases over the last axis, where there are any."""
     _like(what, x, x.shape[-1:], **{name: a for name, a in given.items() if a is not None})
+
+
+def _norm_results(x: NDArray) -> tuple[NDArray, NDArray, NDArray]:
+    """Room for something like x, and for two vectors over the last axis."""
+    return beside(x, x.shape), beside(x, x.shape[-1:]), beside(x, x.shape[-1:])
 
 
 def _eps(what: str, eps: Any) -> float:

@@ -241,6 +241,23 @@ def alike(NDArray a not None, NDArray b not None):
     return a._dtype == b._dtype and same_shape(a, b)
 
 
+def beside(NDArray a not None, tuple shape not None):
+    """A new array, uninitialised, of this shape, with a's dtype and on its device."""
+    cdef Py_ssize_t sizes[MAX_NDIM]
+    cdef int ndim = parse_ints("empty", shape, sizes)
+    checked_size(ndim, sizes)
+    return empty_compact(a._backend, a._dtype, ndim, sizes)
+
+
+def fits(NDArray a not None, b, tuple shape not None):
+    """Whether b is an array of this shape, with a's dtype and on its device."""
+    cdef NDArray other
+    if not isinstance(b, NDArray):
+        return False
+    other = <NDArray> b
+    return other._dtype == a._dtype and other._backend is a._backend and other.shape == shape
+
+
 cdef Py_ssize_t nbytes_of(PyObject* a) noexcept:
     return (<NDArray> a)._size * ITEMSIZE[(<NDArray> a)._dtype] if isinstance(<object> a, NDArray) else -1
 

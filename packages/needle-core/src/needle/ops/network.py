@@ -126,6 +126,9 @@ class Dropout(TensorOp):
 
 def _common(*tensors):
     """Tensors in the dtype that NumPy would compute in."""
+    first = tensors[0].dtype
+    if all([x.dtype is first for x in tensors]):
+        return tensors
     dtype = array_api.result_type(*[x.dtype for x in tensors])
     return [astype(x, dtype) for x in tensors]
 
@@ -179,7 +182,8 @@ def batch_norm(
         for running, new in zip((running_mean, running_var), op.statistics, strict=True):
             if running is not None:
                 kept = running.realize_cached_data()
-                kept[...] = kept * (1 - momentum) + new * momentum
+                kept *= 1 - momentum
+                kept += new * momentum
     return y if last else permute(y, tuple([order.index(i) for i in range(x.ndim)]))
 
 

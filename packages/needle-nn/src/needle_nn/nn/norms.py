@@ -14,7 +14,7 @@ from needle_nn.nn.module import Module, Parameter, expect
 
 def _as(x, parameter):
     """A parameter in the dtype of x: float64 data may go through a float32 network, as NumPy lets it."""
-    return parameter if parameter.dtype == x.dtype else parameter.astype(x.dtype)
+    return parameter if parameter.dtype is x.dtype else parameter.astype(x.dtype)
 
 
 class BatchNorm1d(Module):
