@@ -127,7 +127,7 @@ class Dropout(TensorOp):
 def _common(*tensors):
     """Tensors in the dtype that NumPy would compute in."""
     first = tensors[0].dtype
-    if all([x.dtype is first for x in tensors]):
+    if all(x.dtype is first for x in tensors):
         return tensors
     dtype = array_api.result_type(*[x.dtype for x in tensors])
     return [astype(x, dtype) for x in tensors]
