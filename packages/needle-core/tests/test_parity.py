@@ -37,6 +37,11 @@ def _same(row):
 
 TWINS = {row.id: BY_NAME[row.name] for row in ROWS if BY_NAME.get(row.name) and _same(row)}
 TWINS |= {row.id: torch.pow for row in ROWS if row.name == "power" and _same(row)}
+TWINS |= {
+    row.id: lambda x, w, *b: x @ w + b[0] if b else x @ w
+    for row in ROWS
+    if row.name == "linear"
+}  # fmt: skip
 
 
 def _dims(axes, x):
@@ -279,6 +284,13 @@ def test_most_differentiable_ops_have_a_twin():
             "tuple_get_item",
         ),  # the operators' rows do these
         *("dilate", "undilate", "take", "astype", "to_device", "Alias", "AddAt", "ScatterAdd", "FitTo"),
+        *(
+            "TanhGrad",
+            "SigmoidGrad",
+            "ReLUGrad",
+            "MatMul",
+        ),  # second derivatives of tanh, sigmoid, relu and matmul do these
+        *("lstm", "gru", "rnn"),  # their layers have twins, in needle-nn
         *("conv", "attention_probabilities", "Dropout", "dropout"),  # others of their kind have one
     }
 
