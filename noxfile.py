@@ -7,6 +7,7 @@ sources and kept in .nox/wheelhouse.
 import hashlib
 import os
 import platform
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -44,6 +45,7 @@ nox.options.default_venv_backend = "virtualenv"  # comes with nox, and needs no 
 nox.options.error_on_external_run = True
 nox.options.sessions = ["lint", "typecheck", "tests", "cpu_only", "integration", "kernels_debug", "docs"]
 nox.options.sessions += ["editable(core)"]  # which installs all that is compiled
+nox.options.sessions += ["cuda_emulated", "cuda_compile"]
 each_package = nox.parametrize("package", [nox.param(name, id=name) for name in PACKAGES])
 
 
@@ -198,6 +200,50 @@ def parity(session: nox.Session) -> None:
     install(session, *CPU, extras="[test]")
     session.install(TORCH)
     pytest(session, *map(tests_of, CPU), "tests", "-m", "parity", *session.posargs)
+
+
+# ---- CUDA -----------------------------------------------------------------------------------------------------
+
+
+def on_cuda(everything: bool) -> list[list[str]]:
+    """Arguments of pytest for what runs on cuda(), apart from needle-cuda's own tests: all of it, or a good part."""
+    ops = "cuda and (forward or backward or views_as_inputs)"
+    return [
+        ["packages/needle-core/tests/test_ops.py", "-k", "cuda" if everything else ops],
+        ["packages/needle-nn/tests/test_layers.py", "-k", "cuda or every_device" if everything else "cuda and forward"],
+        ["tests/test_training.py", "tests/test_cuda.py"],
+    ]
+
+
+@nox.session
+def cuda_emulated(session: nox.Session) -> None:
+    """Ops, layers and training on cuda(), its kernels emulated on the CPU; `-- all` runs every one of their tests."""
+    install(session, *PACKAGES, extras="[test]")
+    for selected in on_cuda("all" in session.posargs):
+        pytest(session, *selected, NEEDLE_CUDA_EMULATION="1")
+
+
+@nox.session
+def cuda_compile(session: nox.Session) -> None:
+    """NVRTC compiles every kernel for three architectures, and none spills; needs no GPU."""
+    install(session, "cuda", extras="[test,cuda12]")
+    pytest(session, f"{tests_of('cuda')}/test_compile.py", *session.posargs, NEEDLE_CUDA_COMPILE="1")
+
+
+@nox.session
+def cuda_gpu(session: nox.Session) -> None:
+    """With a GPU: the suites on it, a benchmark beside PyTorch, and a report for an issue; `-- cuda13` for newer drivers."""
+    version = "cuda13" if "cuda13" in session.posargs else "cuda12"
+    install(session, *PACKAGES, extras="[test]")
+    install(session, "cuda", extras=f"[test,{version}]")
+    session.install(TORCH)
+    options = [option for option in session.posargs if option != version]
+    suites = [f"{tests_of('cuda')}/test_cuda_contract.py", *(shlex.join(each) for each in on_cuda(everything=True))]
+    session.run(
+        *("python", "-m", "needle_cuda.testing.report", "--config", str(ROOT / "pyproject.toml")),
+        *("--benchmark", "benchmarks/cuda.py", *options, *suites),
+        env={"NEEDLE_CUDA_EMULATION": "0"},
+    )
 
 
 # ---- Everything else ------------------------------------------------------------------------------------------

@@ -14,12 +14,19 @@ settings.register_profile("small", max_examples=60, derandomize=True, **COMMON) 
 settings.register_profile("long", max_examples=5000, **COMMON)  # by hand, with new examples every time
 settings.load_profile(os.environ.get("NEEDLE_HYPOTHESIS", "ci"))
 
-DEVICES = ["cpu", "cpu_numpy"]
+HOST = ["cpu", "cpu_numpy"]
+DEVICES = HOST + ["cuda"] * nd.cuda().enabled()  # by a GPU, or by needle-cuda's emulation
 
 
 @pytest.fixture(params=DEVICES)
 def device(request):
-    """Each of the backends of this package."""
+    """Each of the backends of this package, and CUDA where it can be used."""
+    return nd.device(request.param)
+
+
+@pytest.fixture(params=HOST)
+def host_device(request):
+    """Each of the backends whose memory NumPy can see."""
     return nd.device(request.param)
 
 

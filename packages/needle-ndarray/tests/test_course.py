@@ -66,7 +66,7 @@ def test_properties(device):
         assert not view.is_compact()
         compact = view.compact() if view.offset == 0 or not view.is_compact() else view
         assert_same(compact.numpy(), view.numpy())
-    assert a.flat.shape == (24,) and str(a) == str(a.numpy()) and "cpu" in repr(a)
+    assert a.flat.shape == (24,) and str(a) == str(a.numpy()) and f"device={device}" in repr(a)
     assert a.astype("int32").dtype == "int32" and a.to(device) is a
 
 

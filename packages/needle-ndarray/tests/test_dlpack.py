@@ -27,9 +27,9 @@ def child(program: str) -> str:
 # ---- Both ways -------------------------------------------------------------------------------------------------------------
 
 
-def test_to_numpy_by_dlpack(device, dtype, view):
+def test_to_numpy_by_dlpack(host_device, dtype, view):
     source = view(host(dtype))
-    a = view(nd.array(host(dtype), dtype, device))
+    a = view(nd.array(host(dtype), dtype, host_device))
     if view is VIEWS["negative"]:  # PyTorch ends the process on negative strides: nobody gets them
         with pytest.raises(BufferError, match=r"strides \(-6, -2\) .* use \.compact\(\)"):
             np.from_dlpack(a)
@@ -42,12 +42,12 @@ def test_to_numpy_by_dlpack(device, dtype, view):
         assert (seen == 1).all()
 
 
-def test_from_numpy_by_dlpack(device, dtype, view):
+def test_from_numpy_by_dlpack(host_device, dtype, view):
     source = np.asarray(view(host(dtype)))
     source = source if source.flags.writeable else source.copy()  # NumPy's scalars
-    a = nd.from_dlpack(source, device=device)
+    a = nd.from_dlpack(source, device=host_device)
     same(a, source)
-    assert a.device == device
+    assert a.device == host_device
     a[...] = 1
     assert (source == 1).all()
 
@@ -61,8 +61,8 @@ def test_from_dlpack_of_our_own(device, dtype, view):
     assert (a.numpy() == 1).all()
 
 
-def test_dlpack_copy(device):
-    a = nd.array(host(), device=device)
+def test_dlpack_copy(host_device):
+    a = nd.array(host(), device=host_device)
     for copied in (nd.from_dlpack(a, copy=True), np.from_dlpack(a, copy=True)):
         copied[...] = 9
         same(a, host())
@@ -81,8 +81,8 @@ def test_dlpack_read_only():
         nd.from_dlpack(source, copy=False)
 
 
-def test_dlpack_protocol(device):
-    a = nd.array(host(), device=device)
+def test_dlpack_protocol(host_device):
+    a = nd.array(host(), device=host_device)
     assert a.__dlpack_device__() == (1, 0)
     assert '"dltensor"' in repr(a.__dlpack__())
     assert '"dltensor"' in repr(a.__dlpack__(max_version=(0, 8)))
@@ -114,8 +114,8 @@ def test_from_dlpack_refuses():
     nd.from_dlpack(Producer(capsule))
     with pytest.raises(BufferError, match="used before"):
         nd.from_dlpack(Producer(capsule))
-    with pytest.raises(BufferError, match=r"\(2, 0\)"):
-        nd.from_dlpack(Producer(None, (2, 0)))
+    with pytest.raises(BufferError, match=r"\(10, 0\)"):
+        nd.from_dlpack(Producer(None, (10, 0)))
 
 
 @pytest.mark.parametrize("bad", ["uint8", "int8", "int16", "uint64", "float16", "complex64"])

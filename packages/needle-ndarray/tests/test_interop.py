@@ -30,9 +30,9 @@ def test_numpy_is_a_copy(device, dtype, view):
     same(a, view(source))
 
 
-def test_array_shares(device, dtype, view):
+def test_array_shares(host_device, dtype, view):
     source = host(dtype)
-    a = view(nd.array(source, dtype, device))
+    a = view(nd.array(source, dtype, host_device))
     for seen in (np.asarray(a), np.array(a, copy=False)):
         np.testing.assert_array_equal(seen, view(source), strict=True)
         if a.size:
@@ -53,12 +53,12 @@ def test_array_copy_and_dtype(device):
         np.array(a, dtype="float64", copy=False)
 
 
-def test_from_numpy_shares(device, dtype, view):
+def test_from_numpy_shares(host_device, dtype, view):
     source = view(host(dtype))
     source = np.asarray(source) if source.ndim else view(host(dtype))[...].reshape(())
-    a = nd.from_numpy(source, device=device)
+    a = nd.from_numpy(source, device=host_device)
     same(a, source)
-    assert a.device == device
+    assert a.device == host_device
     assert a.size == 0 or a.strides == tuple(s // a.itemsize for s in source.strides)
     a[...] = 1
     assert (source == 1).all()
@@ -132,9 +132,9 @@ def test_numpy_operand_on_the_left(device, dtype):
 # ---- Buffer protocol ----------------------------------------------------------------------------------------------------
 
 
-def test_memoryview(device, dtype, view):
+def test_memoryview(host_device, dtype, view):
     source = view(host(dtype))
-    a = view(nd.array(host(dtype), dtype, device))
+    a = view(nd.array(host(dtype), dtype, host_device))
     seen = memoryview(a)
     assert seen.format == FORMATS[dtype] and seen.itemsize == a.itemsize and not seen.readonly
     assert seen.shape == a.shape and seen.nbytes == a.nbytes
@@ -142,8 +142,8 @@ def test_memoryview(device, dtype, view):
     assert seen.tolist() == source.tolist()
 
 
-def test_contiguous_consumers(device):
-    a = nd.array(host(), device=device)
+def test_contiguous_consumers(host_device):
+    a = nd.array(host(), device=host_device)
     assert bytes(memoryview(a)) == bytearray(a) == host().tobytes()
     assert zlib.crc32(a) == zlib.crc32(host())
     for refused in (a.T, a[:, ::2], a[::-1]):

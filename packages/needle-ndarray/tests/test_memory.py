@@ -160,15 +160,15 @@ EXPORTS = {
 
 
 @pytest.mark.parametrize("export", EXPORTS.values(), ids=EXPORTS)
-def test_exported_memory_stays(export, device):
+def test_exported_memory_stays(export, host_device):
     """The NDArray is gone, its bytes are not: neither freed nor given to another array."""
-    a = nd.array(np.arange(1000), "float32", device)
+    a = nd.array(np.arange(1000), "float32", host_device)
     exported = export(a)
     expected = np.array(exported, copy=True)
     del a
     gc.collect()
     nd.empty_cache()
-    others = [nd.full(1000, -1.0, device=device) for _ in range(20)]
+    others = [nd.full(1000, -1.0, device=host_device) for _ in range(20)]
     assert np.array_equal(np.asarray(exported), expected)
     if not (isinstance(exported, np.ndarray) and not exported.flags.writeable):
         np.asarray(exported)[...] = 7

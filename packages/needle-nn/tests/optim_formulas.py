@@ -6,7 +6,8 @@ import pytest
 import needle as ndl
 from needle import optim
 
-both_devices = pytest.mark.parametrize("device", ["cpu", "cpu_numpy"])
+DEVICES = ["cpu", "cpu_numpy"] + ["cuda"] * ndl.cuda().enabled()  # by a GPU, or by needle-cuda's emulation
+both_devices = pytest.mark.parametrize("device", DEVICES)
 both_dtypes = pytest.mark.parametrize("dtype", ["float32", "float64"])
 SHAPES = [(3, 4), (), (5,), (2, 1, 3), (0, 2), (1300,)]
 

@@ -17,7 +17,7 @@ import needle_nn.nn
 from needle import nn
 from needle.testing import check_gradients
 
-DEVICES = {"cpu": ndl.cpu, "cpu_numpy": ndl.cpu_numpy}
+DEVICES = {"cpu": ndl.cpu, "cpu_numpy": ndl.cpu_numpy} | ({"cuda": ndl.cuda} if ndl.cuda().enabled() else {})
 each_row = pytest.mark.parametrize("row", ROWS, ids=[row.id for row in ROWS])
 each_mode = pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
 each_device = pytest.mark.parametrize("device", DEVICES)

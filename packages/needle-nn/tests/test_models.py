@@ -18,6 +18,7 @@ def count(model):
     return sum(p.size for p in model.parameters())
 
 
+DEVICES = [ndl.cpu, ndl.cpu_numpy] + [ndl.cuda] * ndl.cuda().enabled()
 MODELS = {
     "MLPResNet": (
         lambda **d: MLPResNet(6, hidden_dim=8, num_blocks=2, num_classes=3, **d),
@@ -47,7 +48,7 @@ for kind in ("rnn", "lstm", "gru", "transformer"):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("device", [ndl.cpu, ndl.cpu_numpy])
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", MODELS)
 def test_every_parameter_learns_on_every_device(name, device, dtype):
     make, x, shape = MODELS[name]
@@ -66,11 +67,12 @@ def test_every_parameter_learns_on_every_device(name, device, dtype):
 def test_devices_agree(name):
     make, x, _ = MODELS[name]
     found = []
-    for device in (ndl.cpu(), ndl.cpu_numpy()):
+    for device in DEVICES:
         np.random.seed(0)
-        y = make(device=device).eval()(ndl.Tensor(x.astype("float32"), device=device))
+        y = make(device=device()).eval()(ndl.Tensor(x.astype("float32"), device=device()))
         found.append((y[0] if isinstance(y, tuple) else y).numpy())
-    np.testing.assert_allclose(*found, rtol=1e-4, atol=1e-5)
+    for other in found[1:]:
+        np.testing.assert_allclose(found[0], other, rtol=1e-4, atol=1e-5)
 
 
 # ---- The course's --------------------------------------------------------------------------

@@ -44,6 +44,22 @@ def convert(state, how):
     return how(state) if isinstance(state, NDArray) else state
 
 
+@each_case
+def test_to(name):
+    """Parameters, gradients and states go to another device, as the objects they are, and the steps go on there."""
+    make, _, numbers = CASES[name]
+    stays, moves = (make(parameters("float64", "cpu")[0], **numbers) for _ in range(2))
+    run(stays, range(4))
+    run(moves, range(2))
+    params, there = list(moves.params), ndl.cpu_numpy()
+    assert moves.to(there) is moves and all(p is q for p, q in zip(moves.params, params, strict=True))
+    for p in params:
+        assert p.device == there and (p.grad is None or p.grad.device == there)
+    run(moves, range(2, 4))
+    for p, q in zip(stays.params, moves.params, strict=True):
+        np.testing.assert_allclose(q.numpy(), p.numpy(), rtol=1e-12)
+
+
 @pytest.mark.parametrize("travel", TRAVEL)
 @both_devices
 @both_dtypes

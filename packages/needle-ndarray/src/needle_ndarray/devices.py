@@ -1,6 +1,7 @@
 """Devices: names users write, and the backends behind them, found by entry point and loaded on first use."""
 
 import os
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -51,7 +52,8 @@ class Device:
         return hash(self.name)
 
     def __repr__(self) -> str:
-        return f"{self.name}()"
+        kind, _, number = self.name.partition(":")
+        return f"{kind}({number})"
 
     def __reduce__(self) -> tuple:
         return device, (self.name,)
@@ -112,7 +114,8 @@ class Device:
 
 
 def _load(name: str) -> Backend:
-    """The backend of that name; built-in ones also where no distribution's metadata is around."""
+    """The backend of that name, "cuda" or "cuda:1"; built-in ones also where no distribution's metadata is around."""
+    given, (name, _, number) = device(name), name.partition(":")
     if name in BUILT_IN:
         module, _, attribute = BUILT_IN[name].partition(":")
         make = getattr(__import__(module, fromlist=[attribute]), attribute)
@@ -127,7 +130,9 @@ def _load(name: str) -> Backend:
         known = ", ".join(sorted({*BUILT_IN, *_registered, *found}))
         remedy = REMEDY.get(name, "no installed package registers it")
         raise DeviceError(f"{name}(): no such backend here (installed: {known}); {remedy}")
-    loaded = make()
+    if number and not (number.isdigit() and getattr(make, "numbered", False)):
+        raise DeviceError(f"{given}: {name}() has no such number")
+    loaded = make(int(number)) if number else make()
     if loaded.interface_version != INTERFACE_VERSION:
         raise DeviceError(
             f"{name}(): its backend implements interface version {loaded.interface_version},"
@@ -139,8 +144,8 @@ def _load(name: str) -> Backend:
 def device(given: Any = None) -> Device:
     """A device by name; a Device as it is; the default one for None.
 
-    >>> device("cpu"), device(cpu_numpy())
-    (cpu(), cpu_numpy())
+    >>> device("cpu"), device(cpu_numpy()), device("cuda:1")
+    (cpu(), cpu_numpy(), cuda(1))
     """
     if given is None:
         return default_device()
@@ -148,8 +153,13 @@ def device(given: Any = None) -> Device:
         return given
     if not isinstance(given, str):
         raise TypeError(f"device: expected a Device or a name, got {given!r}")
-    name = given.removesuffix("()")
-    return _devices.setdefault(name, Device(name))
+    numbered = re.fullmatch(
+        r"(.*?)(?:\((\d*)\)|:(\d+))", given
+    )  # "cuda(1)" is "cuda:1", "cuda(0)" and "cuda()" are "cuda"
+    if numbered:
+        number = int(numbered[2] or numbered[3] or 0)
+        given = f"{numbered[1]}:{number}" if number else numbered[1]
+    return _devices.setdefault(given, Device(given))
 
 
 def backend_of(given: Any) -> Backend:
@@ -167,9 +177,11 @@ def cpu_numpy() -> Device:
     return device("cpu_numpy")
 
 
-def cuda() -> Device:
-    """An NVIDIA GPU. Never raises: without one, `enabled()` is False and using it says why."""
-    return device("cuda")
+def cuda(number: int = 0) -> Device:
+    """An NVIDIA GPU, the first one or the one of that number. Without it, `enabled()` is False and using it says why."""
+    if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+        raise ValueError(f"cuda: {number!r}: expected the number of a device, 0 or more")
+    return device(f"cuda:{number}")
 
 
 _default: Device | None = None

@@ -121,7 +121,7 @@ def _plan(x: NDArray, key: Any) -> tuple[NDArray, NDArray, tuple[int, ...], int]
     basic = tuple(None if isinstance(e, _Mask0d) else e for e in basic)
     view = x[basic]
     offsets: Any = make_array(np.zeros(shape), "int64", x.device)
-    low = 0
+    low = reach = 0  # known without a look at the indices: on another device it would be a wait
     for i in advanced:
         entry = entries[i]
         size, stride = view.shape[i], view.strides[i]
@@ -131,15 +131,15 @@ def _plan(x: NDArray, key: Any) -> tuple[NDArray, NDArray, tuple[int, ...], int]
         if math.prod(shape):  # like NumPy: where nothing is asked for, nothing is out of bounds
             offsets = offsets + _checked(index, size, i) * stride
             low += min((size - 1) * stride, 0)
+            reach += (size - 1) * abs(stride)
     rest = [i for i in range(view.ndim) if i not in advanced]
     position = sum(i < advanced[0] for i in rest) if together else 0
     offsets = (offsets - low).reshape(-1)
-    span = int(offsets.max()) + 1 if offsets.size and view.size else 1
     if view.size == 0 or offsets.size == 0:
         rows = empty((1, *(view.shape[i] for i in rest)), x.dtype, x.device)
         offsets = offsets * 0
     else:
-        rows = view.as_strided((span, *(view.shape[i] for i in rest)), (1, *(view.strides[i] for i in rest)), low)
+        rows = view.as_strided((reach + 1, *(view.shape[i] for i in rest)), (1, *(view.strides[i] for i in rest)), low)
     return rows, offsets, shape, position
 
 

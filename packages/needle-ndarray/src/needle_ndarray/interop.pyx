@@ -88,7 +88,7 @@ def dlpack_device(NDArray a not None):
     raise BufferError(f"__dlpack_device__: {a.device} has no device type of DLPack")
 
 
-def to_dlpack(NDArray a not None, max_version=None, dl_device=None, copy=None):
+def to_dlpack(NDArray a not None, max_version=None, dl_device=None, copy=None, stream=None):
     """A capsule that keeps the array's memory alive: versioned where the consumer knows DLPack 1."""
     from needle_ndarray.devices import cpu
     cdef bint versioned = max_version is not None and max_version[0] >= 1
@@ -96,7 +96,7 @@ def to_dlpack(NDArray a not None, max_version=None, dl_device=None, copy=None):
     cdef int i
     cdef bint to_host = dl_device is None or tuple(dl_device) == (CPU, 0)
     if not on_host and hasattr(a.backend, "to_dlpack"):
-        return a.backend.to_dlpack(a, max_version=max_version, dl_device=dl_device, copy=copy)
+        return a.backend.to_dlpack(a, stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
     if not to_host or (not on_host and (dl_device is None or copy is False)):
         raise BufferError(f"__dlpack__: cannot share {a.device} memory: dl_device={dl_device}, copy={copy}")
     if copy or not on_host:
@@ -233,7 +233,10 @@ cdef object from_other_device(object x, int kind, object number, object device, 
     for each in all_devices() if device is None else [device]:
         if getattr(each, "enabled", bool)() and hasattr(backend_of(each), "from_dlpack"):
             if backend_of(each).dlpack_device()[0] == kind:
-                return backend_of(each).from_dlpack(x, copy=copy)
+                made = backend_of(each).from_dlpack(x, copy=copy)
+                if device is not None and made.backend is not backend_of(device) and copy is False:
+                    raise BufferError(f"from_dlpack: the memory is on {made.device}, not on {device}, and copy=False")
+                return made if device is None else made.to(device)
     if device is None or copy is False:
         raise BufferError(f"from_dlpack: no enabled device takes memory of DLPack device ({kind}, {number});"
                           " pass device=cpu() to copy")

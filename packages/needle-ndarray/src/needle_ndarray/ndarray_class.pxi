@@ -240,7 +240,10 @@ cdef class NDArray:
     def to(self, device):
         """self on its own device, else a copy on the given one."""
         cdef Backend backend = find_backend(device)
-        return self if backend is self._backend else from_host(self._backend.to_host(self), backend)
+        if backend is self._backend:
+            return self
+        made = backend.from_device(self) if hasattr(backend, "from_device") else None       # one GPU to another
+        return from_host(self._backend.to_host(self), backend) if made is None else made
 
     # ---- Views: nothing is copied --------------------------------------------------------------------------
 
@@ -675,7 +678,7 @@ cdef class NDArray:
 
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
         from needle_ndarray.interop import to_dlpack
-        return to_dlpack(self, max_version, dl_device, copy)
+        return to_dlpack(self, max_version, dl_device, copy, stream)
 
     def __dlpack_device__(self):
         from needle_ndarray.interop import dlpack_device
@@ -685,14 +688,28 @@ cdef class NDArray:
         return rebuild, (self.numpy(), self.device.name)
 
     def __repr__(self):
-        text = np.array2string(np.asarray(self), separator=", ", prefix="NDArray(", threshold=1000, edgeitems=3)
+        values, threshold = shown(self)
+        text = np.array2string(values, separator=", ", prefix="NDArray(", threshold=threshold, edgeitems=3)
         return f"NDArray({text}, dtype={self.dtype}, device={self.device})"
 
     def __str__(self):
-        return np.array2string(np.asarray(self), threshold=1000, edgeitems=3)
+        values, threshold = shown(self)
+        return np.array2string(values, threshold=threshold, edgeitems=3)
 
     def __format__(self, str spec not None):
         return format(self.item(), spec) if self._size == 1 and spec else format(str(self), spec)
+
+
+cdef tuple shown(NDArray a):
+    """What to print, and from how many elements on NumPy leaves out the middle; of a device's memory only the edges come"""
+    if a._ptr is not NULL or a._size <= 1000:
+        return np.asarray(a), 1000
+    from needle_ndarray.manipulation import concatenate
+    for axis in range(a._ndim):
+        if a._shape[axis] > 7:                  # three at each end, and one that is left out
+            rest = (slice(None),) * axis
+            a = concatenate([a[rest + (slice(4),)], a[rest + (slice(-3, None),)]], axis)
+    return a.numpy(), 0
 
 
 @cython.no_gc

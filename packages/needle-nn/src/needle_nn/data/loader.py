@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from needle_ndarray.devices import backend_of
 from needle_nn.data.fetch import fetch_items, fetch_whole, to_tensors
 from needle_nn.data.samplers import RandomSampler, SequentialSampler
 from needle_nn.data.sources import check_seed, drawing_from, generator, peek
@@ -41,7 +42,8 @@ class DataLoader:
     num_workers : threads that load batches ahead; 0 loads each when it is asked for
     prefetch : batches kept ready by each worker
     seed : makes order and random transforms a function of seed and epoch, for any number of workers
-    device, dtype : of the Tensors; dtype concerns floats only
+    device, dtype : of the Tensors; dtype concerns floats only. With workers, a batch for a GPU is on its way there, from pinned
+        memory and on a stream of its own, while the one before it is computed with
 
     Without a seed and without workers, order and transforms draw from `np.random` call by call, as in the course. With workers, the
     order still comes from `np.random`; the transforms of each batch draw from a generator of its own, which follows from the state
@@ -215,15 +217,25 @@ class DataLoader:
             batch, self._by_item = self._load(at, number, True), True
         return batch
 
-    def _hand_out(self, at: _Position, batch: Any) -> Any:
-        """Count the batch and make Tensors, in the thread and under the modes of the one who asked."""
+    def _hand_out(self, at: _Position, tensors: Any) -> Any:
         at.batch += 1
+        return tensors
+
+    def _tensors(self, batch: Any) -> Any:
+        """Tensors of a batch, in the thread and under the modes of the one who asked."""
         return to_tensors(batch, self.device, self.dtype)
+
+    def _send(self, batch: Any) -> Callable[[], Any]:
+        """Start to copy a batch to a device that can do so beside its other work; the function gives its Tensors."""
+        with backend_of(self.device).ahead() as wait:
+            tensors = self._tensors(batch)
+        return lambda: (wait(), tensors)[1]
 
     def _inline(self, at: _Position) -> Iterator[Any]:
         for number in range(at.batch, len(at.ordering)):  # type: ignore[arg-type]
             by_item = self._by_item
-            yield self._hand_out(at, self._first(at, number) if by_item is None else self._load(at, number, by_item))
+            batch = self._first(at, number) if by_item is None else self._load(at, number, by_item)
+            yield self._hand_out(at, self._tensors(batch))
         self._end(at)
 
     def _threaded(self, at: _Position) -> Iterator[Any]:
@@ -232,14 +244,20 @@ class DataLoader:
         if self._by_item is None and (number := next(numbers, None)) is not None:
             ahead.append(Future())
             ahead[0].set_result(self._first(at, number))
+        sends = hasattr(backend_of(self.device), "ahead")
+        sent: Callable[[], Any] | None = None  # the next batch, on its way
         pool = ThreadPoolExecutor(self.num_workers, thread_name_prefix="needle-data")
         try:
             while True:
                 while len(ahead) < self.num_workers * self.prefetch and (number := next(numbers, None)) is not None:
                     ahead.append(pool.submit(self._load, at, number, bool(self._by_item)))
-                if not ahead:
+                if not ahead and sent is None:
                     break
-                yield self._hand_out(at, ahead.popleft().result())
+                tensors = self._tensors(ahead.popleft().result()) if sent is None else sent()
+                sent = None
+                if sends and ahead and ahead[0].done() and ahead[0].exception() is None:
+                    sent = self._send(ahead.popleft().result())
+                yield self._hand_out(at, tensors)
         finally:  # also when the iterator is dropped
             pool.shutdown(wait=True, cancel_futures=True)
         self._end(at)

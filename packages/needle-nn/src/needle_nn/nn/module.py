@@ -8,6 +8,7 @@ import numpy as np
 
 import needle_ndarray as nd
 from needle.autograd import Tensor
+from needle_nn.moving import move_tensors
 
 
 class Parameter(Tensor):
@@ -108,11 +109,7 @@ class Module:
 
     def to(self, device):
         """Move parameters, their gradients and buffers; they stay the objects they are. Returns the module."""
-        for _, tensor in self._tensors():
-            if tensor.device != device:
-                tensor.cached_data = tensor.realize_cached_data().to(device)
-                if tensor.grad is not None:
-                    tensor.grad = tensor.grad.detach().to(device)
+        move_tensors([tensor for _, tensor in self._tensors()], device)
         return self
 
     # ---- State --------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from typing import Any
 
 from needle import Tensor
 from needle_ndarray import NDArray
+from needle_nn.moving import move_tensors
 from needle_nn.optim.options import number
 from needle_nn.optim.state import keyed, numbered, parts
 
@@ -54,6 +55,12 @@ class EMA:
             average *= decay
             average += p.realize_cached_data() * (1 - decay)
         self.t += 1
+
+    def to(self, device: Any) -> "EMA":
+        """Move the parameters, their gradients and the averages; the parameters stay the objects they are."""
+        move_tensors(self.params, device)
+        self.average = {p: average.to(device) for p, average in self.average.items()}
+        return self
 
     def swap(self) -> None:
         """Exchange parameters and averages; a second time, and everything is as before."""

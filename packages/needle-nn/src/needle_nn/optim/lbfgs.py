@@ -84,6 +84,11 @@ class LBFGS(ClosureOptimizer):
         self._move(x)
         return first
 
+    def to(self, device: Any) -> "LBFGS":
+        super().to(device)
+        self.pairs = [(s.to(device), y.to(device)) for s, y in self.pairs]
+        return self
+
     def _direction(self, g: NDArray) -> NDArray:
         """-H g by the two loops over the pairs, newest first and oldest first."""
         q, weights = g, []

@@ -6,6 +6,7 @@ from typing import Any
 import needle_ndarray as nd
 from needle import Tensor
 from needle_ndarray import NDArray
+from needle_nn.moving import move_tensors
 from needle_nn.optim.clipping import clip_grad_norm
 from needle_nn.optim.options import Option
 from needle_nn.optim.state import keyed, numbered, parts
@@ -145,6 +146,13 @@ class Optimizer:
             if p not in kept:
                 kept[p] = nd.full(a.shape, value, a.dtype, a.device)
         return [kept[p] for p in params]
+
+    def to(self, device: Any) -> "Optimizer":
+        """Move the parameters, their gradients and all that is kept for them; they stay the objects they are."""
+        move_tensors(self.params, device)
+        for name in self.states:
+            setattr(self, name, {p: array.to(device) for p, array in getattr(self, name).items()})
+        return self
 
     def clip_grad_norm(self, max_norm: float = 0.25) -> float:
         """Scale all gradients together so that their norm is at most max_norm; the norm they had."""

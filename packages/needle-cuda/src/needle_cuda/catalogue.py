@@ -1,0 +1,40 @@
+"""Every module that the backend may ask for: a file, a dtype, and what else is defined. Tests compile them all."""
+
+from needle_ndarray.backend import ARG_REDUCE, BINARY, RANDOM, REDUCE, UNARY, Op
+from needle_ndarray.dtypes import DTYPES
+
+NAMES = [str(each) for each in DTYPES]
+FLOATS = ["float32", "float64"]
+NETWORK = ["attention.cu", "conv.cu", "nn.cu", "norm.cu", "optim.cu", "pool.cu", "recurrent.cu"]
+
+Module = tuple[str, str, tuple[str, ...]]
+
+
+def modules() -> list[Module]:
+    """(file, dtype, defines) of each."""
+    return [
+        *_per_op("ewise.cu", "UNARY_OP", UNARY),
+        *_per_op("ewise.cu", "BINARY_OP", BINARY),
+        *_per_dtype("ewise.cu", NAMES),
+        *_per_dtype("strided.cu", NAMES),
+        *[("strided.cu", dtype, (f"S_{source.upper()}",)) for dtype in NAMES for source in NAMES],
+        *_per_op("reduce.cu", "REDUCE_OP", REDUCE | ARG_REDUCE),
+        *_per_dtype("reduce.cu", ["int64", *FLOATS]),
+        *_per_dtype("index.cu", NAMES),
+        *_per_dtype("random.cu", accepted(RANDOM["uniform"])),
+        *_per_dtype("matmul.cu", ["int32", "int64", *FLOATS]),
+        *[module for file in NETWORK for module in _per_dtype(file, FLOATS)],
+    ]
+
+
+def accepted(op: Op) -> list[str]:
+    """The dtypes that an op computes in."""
+    return [str(each) for each in DTYPES if op.compute_dtype[each.code] == each.code]
+
+
+def _per_op(file: str, macro: str, table: dict[str, Op]) -> list[Module]:
+    return [(file, dtype, (f"{macro}={op.name}",)) for op in table.values() for dtype in accepted(op)]
+
+
+def _per_dtype(file: str, dtypes: list[str]) -> list[Module]:
+    return [(file, dtype, ()) for dtype in dtypes]
