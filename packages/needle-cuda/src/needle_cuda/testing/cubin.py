@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 # Attributes of section .nv.info, by which ptxas tells the driver what a kernel needs
 _REGISTERS, _FRAME = 0x2F, 0x11
+_RESERVED = 1024  # bytes of shared memory that the system has of each block, where section .nv.shared.reserved.0 is
 _VALUE_IN_FILE = 4  # format of an attribute: two bytes of size and that many of value
 
 
@@ -66,6 +67,8 @@ def resources(cubin: bytes) -> dict[str, Resources]:
     sections = _sections(cubin)
     symbols = _symbols(sections)
     shared = {s.name.removeprefix(".nv.shared."): s.size for s in sections if s.name.startswith(".nv.shared.")}
+    if "reserved.0" in shared:
+        shared = {name: size - _RESERVED for name, size in shared.items()}
     registers: dict[str, int] = {}
     stack: dict[str, int] = {}
     for section in sections:
