@@ -153,9 +153,8 @@ def device(given: Any = None) -> Device:
         return given
     if not isinstance(given, str):
         raise TypeError(f"device: expected a Device or a name, got {given!r}")
-    numbered = re.fullmatch(
-        r"(.*?)(?:\((\d*)\)|:(\d+))", given
-    )  # "cuda(1)" is "cuda:1", "cuda(0)" and "cuda()" are "cuda"
+    # "cuda(1)" is "cuda:1"; "cuda(0)" and "cuda()" are "cuda"
+    numbered = re.fullmatch(r"(.*?)(?:\((\d*)\)|:(\d+))", given)
     if numbered:
         number = int(numbered[2] or numbered[3] or 0)
         given = f"{numbered[1]}:{number}" if number else numbered[1]
