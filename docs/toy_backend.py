@@ -55,6 +55,9 @@ INSTRUCTIONS = {
     "ceil": kept_if_integer(np.ceil),
     "trunc": kept_if_integer(np.trunc),
     "round": kept_if_integer(np.rint),
+    "relu_grad": lambda a, b: np.where(b > 0, a, a.dtype.type(0)),
+    "tanh_grad": lambda a, b: a * ((1 - b) * (1 + b)),
+    "sigmoid_grad": lambda a, b: a * (b * (1 - b)),
 }
 
 

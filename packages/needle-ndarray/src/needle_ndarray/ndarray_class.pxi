@@ -22,7 +22,6 @@ cdef class NDArray:
         cdef NDArray made = make_array(other, None, device)
         self._backend, self._buffer, self._ptr, self._dtype = made._backend, made._buffer, made._ptr, made._dtype
         self.set_ndim(made._ndim)
-        self._shape_tuple = None
         memcpy(self._shape, made._shape, made._ndim * sizeof(Py_ssize_t))
         self.set_compact()
 
@@ -47,7 +46,7 @@ cdef class NDArray:
             if self._shape is not self._inline:
                 free(self._shape)
             self._shape, self._strides = more, more + ndim
-        self._ndim = ndim
+        self._ndim, self._shape_tuple = ndim, None
         return 0
 
     @cython.final
