@@ -1,7 +1,7 @@
 """Cases of whole models: train steps (forward, backward, update), inference at batch 1, and data loading."""
 
 from benchmarks.cases import GRAPHS, Case
-from benchmarks.numbers import BATCHES, TITLES
+from benchmarks.workloads import BATCHES, TITLES
 
 
 def train(model: str, batch: int, of: tuple[str, ...] = GRAPHS) -> Case:

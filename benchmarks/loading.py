@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.numbers import DATASET
+from benchmarks.workloads import DATASET
 
 
 def arrays() -> tuple[np.ndarray, np.ndarray]:

@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks.numbers import BATCHES, TITLES
 from benchmarks.run import HERE, THREAD_VARIABLES, Player
+from benchmarks.workloads import BATCHES, TITLES
 
 MEASURED = ("needle", "torch", "jax")
 STATUS = Path("/proc/self/status")

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from benchmarks.numbers import DROP, LR, batch_of, draw, sizes
+from benchmarks.workloads import DROP, LR, batch_of, draw, sizes
 
 
 class Parameters:

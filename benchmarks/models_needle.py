@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import needle as ndl
-from benchmarks.numbers import DROP, LR, batch_of, draw, kind_of, sizes
+from benchmarks.workloads import DROP, LR, batch_of, draw, kind_of, sizes
 from needle_nn import nn, optim
 from needle_nn.models import LanguageModel, LeNet, MLPResNet, ResNet9
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from benchmarks.numbers import DROP, LR, batch_of, draw, kind_of, sizes
+from benchmarks.workloads import DROP, LR, batch_of, draw, kind_of, sizes
 
 
 class Residual(nn.Module):

@@ -6,8 +6,8 @@ from typing import Any
 
 from benchmarks import install, machine, memory, results, table
 from benchmarks.cases import FRAMEWORKS, Case
-from benchmarks.numbers import BATCHES
 from benchmarks.run import Player, Team, measure
+from benchmarks.workloads import BATCHES
 
 
 class Session:

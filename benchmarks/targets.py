@@ -6,7 +6,7 @@ A `must` that does not hold is a defect and shown as one; an `aim` is where we w
 from typing import Any, NamedTuple
 
 from benchmarks import results
-from benchmarks.numbers import BATCHES, TITLES
+from benchmarks.workloads import BATCHES, TITLES
 
 
 class Target(NamedTuple):
