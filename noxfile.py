@@ -190,8 +190,9 @@ def kernels_debug(session: nox.Session) -> None:
         "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
         **FEW_EXAMPLES,
     }
-    toy = "--ignore=packages/needle-ndarray/tests/test_toy_backend.py"  # NumPy's arithmetic: nothing of ours to debug
-    pytest(session, tests_of("ndarray"), *QUICK_TESTS, toy, *session.posargs, **options)
+    # NumPy's arithmetic, and rules of dtypes before any kernel is called: nothing of ours to debug
+    without = [f"--ignore={tests_of('ndarray')}/test_{name}.py" for name in ("toy_backend", "promotion")]
+    pytest(session, tests_of("ndarray"), *QUICK_TESTS, *without, *session.posargs, **options)
 
 
 @nox.session
