@@ -97,7 +97,7 @@ WRONG = {
         "out: stored out of bounds, 4 bytes before the start of 256, line {0}",
         "out: stored .* 4 bytes before",
     ),
-    "stores_far": ("parameter (a|out): stored out of bounds, [0-9]+ bytes beyond the end", ANY),
+    "stores_far": ("parameter (a|out): stored out of bounds, [0-9]+ bytes (beyond the end|before the start)", ANY),
     "loads_right": ("parameter a: loaded out of bounds, 4 bytes beyond the end of 256, line {0}", None),
     "loads_left": ("parameter a: loaded out of bounds, 4 bytes before the start of 256, line {0}", None),
     "nowhere": ("access to address 0x8, which is no memory",) * 2,

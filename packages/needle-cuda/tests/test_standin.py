@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -354,3 +355,25 @@ def test_launches_are_counted(add_one):
         add_one((1,), (4,), (a, np.int32(4)))
         add_one((1,), (4,), (a, np.int32(4)))
     assert found == {"add_one": 2}
+
+
+def test_each_thread_has_a_device_of_its_own():
+    """As in CUDA: what one thread makes current is nothing to another, however the two take turns."""
+    inside, leave = threading.Event(), threading.Event()
+    seen = []
+
+    def other():
+        with cuda.Device(1):
+            inside.set()
+            leave.wait(10)
+            seen.append(cuda.runtime.getDevice())
+        seen.append(cuda.runtime.getDevice())
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    inside.wait(10)
+    with cuda.Device(0):
+        assert cuda.runtime.getDevice() == 0
+        leave.set()
+        thread.join(10)
+    assert seen == [1, 0] and cuda.runtime.getDevice() == 0

@@ -5,7 +5,7 @@ from collections import Counter
 
 from ..emulator import PINNED, LaunchError, library
 from ..settings import settings
-from .streams import Device, Stream, get_current_stream
+from .streams import Device, Stream, get_current_stream, here
 
 ROUND = 512  # the pool's unit
 
@@ -138,7 +138,7 @@ class MemoryPool:
         self._limit: Counter[int] = Counter()
 
     def malloc(self, size: int) -> MemoryPointer:
-        device = Device._current
+        device = here.device
         if size == 0:
             return MemoryPointer(UnownedMemory(0, 0, None, device), 0)
         rounded = -(-size // ROUND) * ROUND
@@ -166,27 +166,27 @@ class MemoryPool:
         memory._stream.ask(lambda: library().emulator_release(ptr))
 
     def used_bytes(self) -> int:
-        return self._used[Device._current]
+        return self._used[here.device]
 
     def total_bytes(self) -> int:
-        return self._total[Device._current]
+        return self._total[here.device]
 
     def free_bytes(self) -> int:
         return self.total_bytes() - self.used_bytes()
 
     def n_free_blocks(self) -> int:
-        return sum(count for (device, _), count in self._free.items() if device == Device._current)
+        return sum(count for (device, _), count in self._free.items() if device == here.device)
 
     def free_all_blocks(self, stream: Stream | None = None) -> None:
         for device, size in list(self._free):
-            if device == Device._current:
+            if device == here.device:
                 self._total[device] -= size * self._free.pop((device, size))
 
     def set_limit(self, size: int | None = None, fraction: float | None = None) -> None:
-        self._limit[Device._current] = int(settings.memory * fraction) if fraction is not None else size or 0
+        self._limit[here.device] = int(settings.memory * fraction) if fraction is not None else size or 0
 
     def get_limit(self) -> int:
-        return self._limit[Device._current]
+        return self._limit[here.device]
 
 
 _pool = MemoryPool()

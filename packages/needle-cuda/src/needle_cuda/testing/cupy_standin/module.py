@@ -7,7 +7,7 @@ from .. import emulator
 from ..compiler import CompileError
 from .arrays import ndarray
 from .memory import MemoryPointer
-from .streams import Device, Stream, get_current_stream
+from .streams import Stream, get_current_stream, here
 
 launches: Counter[str] = Counter()  # kernel name -> launches since the counter was cleared
 
@@ -67,7 +67,7 @@ class Kernel:
         for numbers in (grid, block):
             if not all(0 <= number < 2**32 for number in numbers):
                 raise emulator.LaunchError(f"{self.name}: grid {grid} of blocks {block} is out of range")
-        device = Device._current
+        device = here.device
         queue = (get_current_stream() if stream is None else stream).here()
         if queue.device_id != device:
             raise emulator.LaunchError(

@@ -18,9 +18,9 @@ def getDeviceCount() -> int:
 
 
 def getDevice() -> int:
-    from .streams import Device
+    from .streams import here
 
-    return Device._current
+    return here.device
 
 
 def setDevice(device: int) -> None:
@@ -66,19 +66,19 @@ def memcpyPeerAsync(dst: int, dst_device: int, src: int, src_device: int, size: 
 
 def memcpyAsync(dst: int, src: int, size: int, kind: int, stream: int) -> None:
     from . import memory
-    from .streams import Device, stream_of
+    from .streams import here, stream_of
 
     to_host = kind in (memcpyHostToHost, memcpyDeviceToHost)
     from_host = kind in (memcpyHostToHost, memcpyHostToDevice)
-    here = Device._current
-    memory.copy(stream_of(stream), dst, None if to_host else here, src, None if from_host else here, size)
+    device = here.device
+    memory.copy(stream_of(stream), dst, None if to_host else device, src, None if from_host else device, size)
 
 
 def memsetAsync(ptr: int, value: int, size: int, stream: int) -> None:
     from . import memory
-    from .streams import Device, stream_of
+    from .streams import here, stream_of
 
-    memory.check(Device._current, ptr, size, "memset")
+    memory.check(here.device, ptr, size, "memset")
     stream_of(stream).ask(lambda: ctypes.memset(ptr, value, size))
 
 

@@ -5,6 +5,7 @@ what was there before, instead of working by luck.
 """
 
 import itertools
+import threading
 from collections import deque
 from collections.abc import Callable
 from typing import ClassVar
@@ -16,14 +17,23 @@ _clock = itertools.count(1)
 _handles = itertools.count(0x1000, 16)
 
 
+class _Here(threading.local):
+    """What is current, in each thread for itself: the device, those before it, the streams of each device."""
+
+    def __init__(self) -> None:
+        self.device = 0
+        self.entered: list[int] = []
+        self.streams: dict[int, list[Stream]] = {}
+
+
+here = _Here()
+
+
 class Device:
     """A device by number; as a context manager, the current one."""
 
-    _current = 0
-    _entered: ClassVar[list[int]] = []
-
     def __init__(self, device: "int | Device | None" = None):
-        self.id = Device._current if device is None else int(device)
+        self.id = here.device if device is None else int(device)
 
     def __int__(self) -> int:
         return self.id
@@ -40,16 +50,16 @@ class Device:
     def use(self) -> None:
         if not 0 <= self.id < settings.devices:
             raise CUDARuntimeError(101, "cudaErrorInvalidDevice: invalid device ordinal")
-        Device._current = self.id
+        here.device = self.id
 
     def __enter__(self) -> "Device":
-        before = Device._current
+        before = here.device
         self.use()
-        Device._entered.append(before)
+        here.entered.append(before)
         return self
 
     def __exit__(self, *_: object) -> None:
-        Device._current = Device._entered.pop()
+        here.device = here.entered.pop()
 
     def synchronize(self) -> None:
         for stream in Stream.all_of(self.id):
@@ -92,13 +102,12 @@ class Stream:
     null: "Stream"
     _nulls: ClassVar[dict[int, "Stream"]] = {}
     _made: ClassVar[list["Stream"]] = []
-    _current: ClassVar[dict[int, list["Stream"]]] = {}
 
     def __init__(self, null: bool = False, non_blocking: bool = False, ptds: bool = False, priority: int | None = None):
         self.is_null = null
         self.non_blocking = non_blocking
         self.ptr = 0 if null else next(_handles)
-        self.device_id = -1 if null else Device._current
+        self.device_id = -1 if null else here.device
         self._queue: deque[tuple[int, Callable[[], object]]] = deque()
         if not null:
             Stream._made.append(self)
@@ -112,18 +121,18 @@ class Stream:
 
     def here(self) -> "Stream":
         """The stream itself; `Stream.null` stands for the null stream of the current device."""
-        return _null_of(Device._current) if self.is_null and self.device_id < 0 else self
+        return _null_of(here.device) if self.is_null and self.device_id < 0 else self
 
     def use(self) -> "Stream":
-        Stream._current[Device._current] = [self]
+        here.streams[here.device] = [self]
         return self
 
     def __enter__(self) -> "Stream":
-        Stream._current.setdefault(Device._current, [Stream.null]).append(self)
+        here.streams.setdefault(here.device, [Stream.null]).append(self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        Stream._current[Device._current].pop()
+        here.streams[here.device].pop()
 
     # ---- Work ------------------------------------------------------------------------------------------------------
 
@@ -172,7 +181,7 @@ Stream.null = Stream(null=True)
 
 
 def get_current_stream(device_id: int | None = None) -> Stream:
-    stack = Stream._current.get(Device._current if device_id is None else device_id)
+    stack = here.streams.get(here.device if device_id is None else device_id)
     return stack[-1] if stack else Stream.null
 
 
@@ -216,5 +225,5 @@ def stream_of(ptr: int) -> Stream:
         if stream.ptr == ptr:
             return stream
     if ptr in (0, 1):  # the legacy default stream by either of its names
-        return _null_of(Device._current)
+        return _null_of(here.device)
     raise CUDARuntimeError(400, "cudaErrorInvalidResourceHandle: invalid resource handle")
