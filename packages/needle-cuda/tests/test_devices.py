@@ -12,6 +12,7 @@ import needle_ndarray as nd
 from needle_cuda.launch import KernelError
 from needle_cuda.status import find_cupy
 from needle_cuda.testing import settings
+from needle_cuda.testing.cupy_standin.streams import Stream
 from needle_ndarray.devices import DeviceError
 
 cuda = nd.cuda
@@ -146,6 +147,9 @@ def deferred():
     """Work waits until somebody waits for it, where it is emulated."""
     with settings.changed(streams="deferred"):
         yield
+    for device in range(settings.devices):
+        for stream in Stream.all_of(device):
+            stream._queue.clear()  # nobody waits for it any more, and in its turn it would come before what others ask for
 
 
 def test_own_stream(deferred):

@@ -229,6 +229,7 @@ def test_dlpack_keeps_the_memory_alive():
 
 def test_a_capsule_that_is_refused():
     """NumPy refuses the device and drops the capsule while its exception is under way."""
+    gc.collect()
     pool = cupy.get_default_memory_pool()
     before = pool.used_bytes()
     with pytest.raises((RuntimeError, BufferError), match=r"(?i)device"):
