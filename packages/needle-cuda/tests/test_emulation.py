@@ -138,6 +138,8 @@ def test_wrong_kernel(name, checks, message, order, modules):
     else:
         for i, line in enumerate(marked_lines(name)):
             message = message.replace(f"{{{i}}}", line)
+        if settings.order == "random":  # another of its mistakes may be met first
+            message = ".*"
         with pytest.raises(LaunchError, match=f"^{name}: .*({message})"):
             run(kernel)
     # and the emulator is as good as new
