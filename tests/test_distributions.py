@@ -3,7 +3,7 @@
 import re
 import tomllib
 from importlib import import_module
-from importlib.metadata import entry_points, version
+from importlib.metadata import distribution, entry_points, version
 
 import pytest
 from packaging.requirements import Requirement
@@ -72,6 +72,11 @@ def test_installed_with_type_marker(name):
     from importlib.resources import files
 
     assert files(IMPORT_ROOTS[name]).joinpath("py.typed").is_file()
+
+
+@pytest.mark.parametrize("name", IMPORT_ROOTS)
+def test_installed_without_the_output_of_cython(name):
+    assert [str(file) for file in distribution(name).files or [] if file.suffix == ".c"] == []
 
 
 def test_backends_are_found_by_entry_point():
