@@ -290,6 +290,8 @@ cdef class TensorTuple(Value):
             return OPS.tuple_get_item(self, i)      # lazy: how many there are will turn out
         if not -len(self) <= i < len(self):
             raise IndexError(f"entry {i} of a tuple of {len(self)}")
+        if self.op is None and not self.wants_grad and self.array is not None:
+            return make_leaf(Tensor, self.array[i], False)
         return OPS.tuple_get_item(self, i % len(self))
 
     def __iter__(self):

@@ -30,12 +30,10 @@ class MatMul(TensorOp):
         if a.requires_grad:
             da = sum_to(PRODUCT[tb, True](b, out_grad) if ta else PRODUCT[False, not tb](out_grad, b), a.shape)
         if b.requires_grad:
-            if (
-                b.ndim == 2 and a.ndim > 2 and not ta
-            ):  # one product over all rows, not one per leading entry and their sum
-                rows = math.prod(a.shape[:-1])
-                a, out_grad = reshape(a, (rows, a.shape[-1])), reshape(out_grad, (rows, out_grad.shape[-1]))
-            db = sum_to(PRODUCT[True, ta](out_grad, a) if tb else PRODUCT[not ta, False](a, out_grad), b.shape)
+            if b.ndim == 2 and a.ndim > 2 and not ta:  # one product over all rows, not one per leading entry and their sum
+                db = RowsProduct()(out_grad, a) if tb else RowsProduct()(a, out_grad)
+            else:
+                db = sum_to(PRODUCT[True, ta](out_grad, a) if tb else PRODUCT[not ta, False](a, out_grad), b.shape)
         return da, db
 
 
@@ -52,11 +50,24 @@ class Linear(TensorOp):
     def gradient(self, out_grad, node):
         x, w, b = node.inputs
         dx = PRODUCT[False, True](out_grad, w) if x.requires_grad else None
-        db = sum_to(out_grad, b.shape) if b.requires_grad else None
-        if x.ndim > 2 and w.requires_grad:  # one product over all rows
-            rows = math.prod(x.shape[:-1])
-            x, out_grad = reshape(x, (rows, x.shape[-1])), reshape(out_grad, (rows, out_grad.shape[-1]))
-        return dx, PRODUCT[True, False](x, out_grad) if w.requires_grad else None, db
+        dw = None
+        if w.requires_grad:
+            dw = PRODUCT[True, False](x, out_grad) if x.ndim == 2 else RowsProduct()(x, out_grad)
+        return dx, dw, sum_to(out_grad, b.shape) if b.requires_grad else None
+
+
+class RowsProduct(TensorOp):
+    """y = a^T b over all rows, (..., k) and (..., n) -> (k, n);  da = b dy^T, db = a dy"""
+
+    needs = "inputs"
+
+    def compute(self, a, b):
+        rows = math.prod(a.shape[:-1])
+        return a.reshape((rows, a.shape[-1])).mT @ b.reshape((rows, b.shape[-1]))
+
+    def gradient(self, out_grad, node):
+        a, b = node.inputs
+        return PRODUCT[False, True](b, out_grad), PRODUCT[False, False](a, out_grad)
 
 
 PRODUCT = {(ta, tb): MatMul((ta, tb)) for ta in (False, True) for tb in (False, True)}

@@ -126,8 +126,8 @@ class Dropout(TensorOp):
 
 def _common(*tensors):
     """Tensors in the dtype that NumPy would compute in."""
-    first = tensors[0].dtype
-    if all(x.dtype is first for x in tensors):
+    first, *others = [x.dtype for x in tensors]
+    if others.count(first) == len(others):
         return tensors
     dtype = array_api.result_type(*[x.dtype for x in tensors])
     return [astype(x, dtype) for x in tensors]
@@ -135,6 +135,8 @@ def _common(*tensors):
 
 def _filled(x, n, weight, bias):
     """x, weight and bias in one dtype; ones and zeros of shape (n,) where weight or bias is None."""
+    if isinstance(weight, Tensor) and isinstance(bias, Tensor) and weight.shape == bias.shape == (n,):
+        return _common(x, weight, bias)
     made = []
     for name, given, value in (("weight", weight, 1), ("bias", bias, 0)):
         part = None if given is None else as_constant(given, x, name)
@@ -173,10 +175,9 @@ def batch_norm(
         scale = weight / (running_var + eps).sqrt()
         wide = (n,) + (1,) * (x.ndim - axis - 1)
         return x * reshape(scale, wide) + reshape(bias - running_mean * scale, wide)
-    order = (*[i for i in range(x.ndim) if i != axis], axis)
-    last = axis == x.ndim - 1
+    order = None if axis == x.ndim - 1 else (*[i for i in range(x.ndim) if i != axis], axis)
     op = BatchNorm(eps)
-    y = op(x if last else permute(x, order), weight, bias)
+    y = op(x if order is None else permute(x, order), weight, bias)
     if running_mean is not None or running_var is not None:
         y.realize_cached_data()  # in lazy mode too: the statistics are wanted now
         for running, new in zip((running_mean, running_var), op.statistics, strict=True):
@@ -184,7 +185,7 @@ def batch_norm(
                 kept = running.realize_cached_data()
                 kept *= 1 - momentum
                 kept += new * momentum
-    return y if last else permute(y, tuple([order.index(i) for i in range(x.ndim)]))
+    return y if order is None else permute(y, tuple([order.index(i) for i in range(x.ndim)]))
 
 
 def cross_entropy(logits, labels, reduction="mean", ignore_index=None, label_smoothing=0.0):
@@ -255,6 +256,5 @@ def dropout(x, p=0.5, training=True):
         raise ValueError(f"dropout: p = {p}: expected a number from 0, below 1")
     if not training or p == 0:
         return x
-    from needle import init
-
-    return Dropout(p)(x, init.randb(*x.shape, p=1 - p, device=x.device))
+    kept = array_api.random.bernoulli(*x.shape, p=1 - p, device=x.device)
+    return Dropout(p)(x, Tensor.make_const(kept))
