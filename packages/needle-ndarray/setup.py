@@ -16,7 +16,7 @@ from setuptools.command.build_ext import build_ext
 
 DEBUG = os.environ.get("NEEDLE_BUILD_DEBUG") == "1"
 ROOT = "src/needle_ndarray"
-MODULES = ["buffer", "backend", "ndarray", "runtime", "cpu_backend", "interop"]
+MODULES = ["buffer", "backend", "ndarray", "threads", "blas", "cpu_backend", "interop"]
 KERNELS = [
     "ewise",
     "strided",
@@ -41,12 +41,12 @@ COMPILE = [
     "-fno-math-errno",
     "-fno-trapping-math",
     "-ffp-contract=off",
+    "-fopenmp-simd",  # loops as vectors; threads are our own (team.h)
     "-Wno-unused-function",
     "-Wno-tautological-compare",
 ]
 COMPILE += ["-O1", "-g", "-fsanitize=address,undefined", "-fno-omit-frame-pointer"] if DEBUG else ["-O3", "-g0"]
 LINK = ["-fsanitize=address,undefined"] if DEBUG else []
-OPENMP = ["-fopenmp"]  # for the kernels alone: kernels/__init__.py has something to say before it is loaded
 DIRECTIVES = {
     "language_level": 3,
     "boundscheck": DEBUG,
@@ -70,15 +70,15 @@ def kernel_levels():
     return {level: [X86_LEVELS[level]] for level in wanted}
 
 
-def extension(name, source, flags=(), link=()):
-    libraries = [] if sys.platform == "win32" else ["m"]
+def extension(name, source, flags=()):
+    libraries = [] if sys.platform == "win32" else ["m", "pthread"]
     return Extension(
         name,
         [source],
-        include_dirs=[f"{ROOT}/kernels"],
-        depends=sorted(str(path) for path in Path(ROOT, "kernels").glob("*.h")),
+        include_dirs=[ROOT, f"{ROOT}/kernels"],
+        depends=sorted(str(path) for path in Path(source).parent.glob("*.h")),
         extra_compile_args=[*COMPILE, *flags],
-        extra_link_args=[*LINK, *link],
+        extra_link_args=LINK,
         libraries=libraries,
     )
 
@@ -90,7 +90,7 @@ def extensions():
     built = cythonize(pyx, include_path=["src"], compiler_directives=DIRECTIVES, nthreads=0)
     once = built[: len(MODULES)]
     kernels = [
-        extension(f"needle_ndarray.kernels.{level}.{name}", f"{ROOT}/kernels/{name}.c", [*OPENMP, *flags], OPENMP)
+        extension(f"needle_ndarray.kernels.{level}.{name}", f"{ROOT}/kernels/{name}.c", flags)
         for level, flags in kernel_levels().items()
         for name in KERNELS
     ]

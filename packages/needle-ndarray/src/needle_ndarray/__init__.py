@@ -88,7 +88,7 @@ from needle_ndarray.ndarray import BroadcastError, NDArray, alike, broadcast_sha
 from needle_ndarray.optimizers import adam_step, sgd_step
 from needle_ndarray.recurrent import *
 from needle_ndarray.reductions import *
-from needle_ndarray.runtime import get_num_threads, set_num_threads
+from needle_ndarray.threads import get_num_threads, set_num_threads
 
 from math import e, inf, nan, pi  # isort: skip
 

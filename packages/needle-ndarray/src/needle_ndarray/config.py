@@ -7,7 +7,8 @@ import numpy as np
 from needle_ndarray import kernels
 from needle_ndarray.buffer import memory_stats
 from needle_ndarray.devices import DeviceError, all_devices
-from needle_ndarray.runtime import blas_in_use, get_num_threads
+from needle_ndarray.blas import blas_in_use
+from needle_ndarray.threads import get_num_threads
 
 
 def config() -> dict[str, object]:

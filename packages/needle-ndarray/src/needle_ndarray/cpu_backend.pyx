@@ -6,6 +6,7 @@ from libc.string cimport memset
 from needle_ndarray.backend cimport (
     ARG_REDUCE_OP, BINARY_OP, RANDOM_OP, REDUCE_OP, SCAN_OP, UNARY_OP, Backend, Op
 )
+from needle_ndarray.blas cimport blas
 from needle_ndarray.buffer cimport Buffer, allocate as allocate_buffer
 from needle_ndarray.kernels cimport ewise, nn, optim, strided
 from needle_ndarray.kernels cimport attention as attentions, norm as norms
@@ -14,7 +15,7 @@ from needle_ndarray.kernels cimport index as indexing, matmul as products, rando
 from needle_ndarray.kernels.views cimport View, int64
 from needle_ndarray.ndarray cimport NDArray
 from needle_ndarray.optable cimport EXP, FLOAT32, INT64, POWER, RELU, TANH
-from needle_ndarray.runtime cimport blas, threads_for
+from needle_ndarray.threads cimport threads_for
 
 import numpy as np
 
@@ -334,7 +335,7 @@ cdef class CPUBackend(Backend):
             self.matmul(a, b, temporary)
             self.copy(temporary, out)
             return
-        largest = max(left.shape[n - 1], max(target.shape[n - 1], target.shape[n - 2]))
+        largest = max(max(left.shape[n - 1], target.strides[n - 2]), max(target.shape[n - 1], target.shape[n - 2]))
         if target.dtype >= FLOAT32 and (blas().sgemm is NULL or largest > 0x7fffffff):
             np.asarray(out)[...] = np.matmul(np.asarray(a), np.asarray(b))
             return

@@ -234,7 +234,10 @@ def _same_kind(what: str, x: NDArray, name: str, a: NDArray) -> None:
 
 def _vectors(what: str, x: NDArray, **given: Any) -> None:
     """Weights and biases over the last axis, where there are any."""
-    _like(what, x, x.shape[-1:], **{name: a for name, a in given.items() if a is not None})
+    shape = x.shape[-1:]
+    for name, a in given.items():
+        if a is not None and not fits(x, a, shape):
+            _like(what, x, shape, **{name: a})
 
 
 def _norm_results(x: NDArray) -> tuple[NDArray, NDArray, NDArray]:

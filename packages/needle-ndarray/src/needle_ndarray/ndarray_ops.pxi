@@ -114,9 +114,8 @@ cdef refuse(Op op, int code):
 cpdef NDArray binary_op(Op op, object x, object y, NDArray out=None):
     """op(x, y), promoted and broadcast; into `out` where given"""
     cdef NDArray a, b, result
-    cdef int code, ndim, i, lead
+    cdef int code, ndim
     cdef Py_ssize_t shape[MAX_NDIM]
-    cdef Py_ssize_t n
     if out is None and isinstance(x, NDArray) and isinstance(y, NDArray):
         a, b = <NDArray> x, <NDArray> y
         if a._dtype == b._dtype and a._backend is b._backend and op.compute_code[a._dtype] == a._dtype and same_shape(a, b):
@@ -148,20 +147,10 @@ cpdef NDArray binary_op(Op op, object x, object y, NDArray out=None):
     a, b = to_dtype(a, code), to_dtype(b, code)
     if op is POWER and code < FLOAT32:
         check_exponent(b)
-    ndim = max(a._ndim, b._ndim)
-    for i in range(ndim):
-        lead = i - (ndim - a._ndim)
-        shape[i] = a._shape[lead] if lead >= 0 else 1
-        lead = i - (ndim - b._ndim)
-        n = b._shape[lead] if lead >= 0 else 1
-        if shape[i] == 1:
-            shape[i] = n
-        elif n != 1 and n != shape[i]:
-            raise BroadcastError(f"{op.name}: shapes {a.shape} and {b.shape} do not broadcast")
-    if a._ndim != ndim or not shape_is(a, shape):
-        a = broadcast_view(a, ndim, shape)
-    if b._ndim != ndim or not shape_is(b, shape):
-        b = broadcast_view(b, ndim, shape)
+    ndim = widen(widen(0, shape, a), shape, b)
+    if ndim < 0:
+        raise BroadcastError(f"{op.name}: shapes {a.shape} and {b.shape} do not broadcast")
+    a, b = fitted(a, ndim, shape), fitted(b, ndim, shape)
     if out is not None:
         if out._ndim != ndim or not shape_is(out, shape):
             raise BroadcastError(f"{op.name}: out has shape {out.shape}, the result {as_tuple(ndim, shape)}")
@@ -185,6 +174,28 @@ cdef inline int compute_code(Op op, int code) except -1:
     if op.compute_code[code] < 0:
         raise refuse(op, code)
     return op.compute_code[code]
+
+
+cdef int widen(int ndim, Py_ssize_t* shape, NDArray a) noexcept:
+    """Make of a shape what it and a's broadcast to; the number of axes, or -1 where they do not"""
+    cdef int i, more = a._ndim - ndim
+    for i in range(ndim - 1, -1, -1):
+        if more > 0:
+            shape[i + more] = shape[i]
+    for i in range(more):
+        shape[i] = 1
+    ndim = max(ndim, a._ndim)
+    for i in range(a._ndim):
+        more = ndim - a._ndim + i
+        if shape[more] == 1:
+            shape[more] = a._shape[i]
+        elif a._shape[i] != 1 and a._shape[i] != shape[more]:
+            return -1
+    return ndim
+
+
+cdef inline NDArray fitted(NDArray a, int ndim, const Py_ssize_t* shape):
+    return a if a._ndim == ndim and shape_is(a, shape) else broadcast_view(a, ndim, shape)
 
 
 cdef inline bint shape_is(NDArray a, const Py_ssize_t* shape) noexcept:
@@ -281,6 +292,8 @@ def where_op(condition, x, y):
     """x where condition else y, promoted and broadcast"""
     cdef Backend backend = None
     cdef NDArray c, a, b, result
+    cdef Py_ssize_t shape[MAX_NDIM]
+    cdef int ndim
     for each in (condition, x, y):
         if isinstance(each, NDArray):
             backend = (<NDArray> each)._backend
@@ -303,10 +316,13 @@ def where_op(condition, x, y):
     check_device("where", a, b)
     c = to_dtype(c, BOOL)
     a, b = to_dtype(a, PROMOTE[a._dtype][b._dtype]), to_dtype(b, PROMOTE[a._dtype][b._dtype])
-    shape = broadcast_shapes(c.shape, a.shape, b.shape)
-    c, a, b = c.broadcast_to(shape), a.broadcast_to(shape), b.broadcast_to(shape)
-    checked_size(c._ndim, c._shape)
-    result = empty_compact(backend, a._dtype, a._ndim, a._shape)
+    ndim = widen(widen(0, shape, c), shape, a)
+    ndim = widen(ndim, shape, b) if ndim >= 0 else -1
+    if ndim < 0:
+        raise BroadcastError(f"where: shapes {c.shape}, {a.shape} and {b.shape} do not broadcast")
+    c, a, b = fitted(c, ndim, shape), fitted(a, ndim, shape), fitted(b, ndim, shape)
+    checked_size(ndim, shape)
+    result = empty_compact(backend, a._dtype, ndim, shape)
     backend.where(c, a, b, result)
     return result
 
@@ -402,19 +418,29 @@ cdef object matmul_function = None
 
 
 cdef object matmul_of(object x, object y):
-    """x @ y: two matrices at once, every other case by linalg.matmul"""
+    """x @ y: of a matrix, or rows with more leading axes, and a matrix at once; every other case by linalg.matmul"""
     global matmul_function
-    cdef NDArray a, b, out
-    cdef Py_ssize_t shape[2]
+    cdef NDArray a, b, rows, out
+    cdef Py_ssize_t shape[MAX_NDIM]
+    cdef Py_ssize_t flat[2]
+    cdef int i, last
     if isinstance(x, NDArray) and isinstance(y, NDArray):
         a, b = <NDArray> x, <NDArray> y
-        if a._ndim == 2 and b._ndim == 2 and a._dtype == b._dtype and a._dtype != BOOL and a._backend is b._backend \
-                and a._shape[1] == b._shape[0]:
-            shape[0], shape[1] = a._shape[0], b._shape[1]
-            checked_size(2, shape)
-            out = empty_compact(a._backend, a._dtype, 2, shape)
-            a._backend.matmul(a, b, out)
-            return out
+        last = a._ndim - 1
+        if last > 0 and b._ndim == 2 and a._dtype == b._dtype and a._dtype != BOOL and a._backend is b._backend \
+                and a._shape[last] == b._shape[0] and (last == 1 or a._size > 0):
+            flat[0], flat[1] = 1, a._shape[last]
+            for i in range(last):
+                shape[i] = a._shape[i]
+                flat[0] *= a._shape[i]
+            shape[last] = b._shape[1]
+            checked_size(a._ndim, shape)
+            rows = a if last == 1 else reshape_view(a, 2, flat)
+            if rows is not None:
+                out = empty_compact(a._backend, a._dtype, a._ndim, shape)
+                flat[1] = b._shape[1]
+                a._backend.matmul(rows, b, out if last == 1 else reshape_view(out, 2, flat))
+                return out
     if matmul_function is None:
         from needle_ndarray.linalg import matmul
         matmul_function = matmul

@@ -4,7 +4,6 @@ Importing this package chooses the best level that was built and that this proce
 """
 
 import os
-from importlib import import_module
 
 from needle_ndarray.buffer import cpu_levels
 
@@ -24,21 +23,3 @@ def _choose() -> str:
 
 LEVEL = _choose()
 __path__ = [os.path.join(_HERE, LEVEL)]
-
-
-def _load_openmp() -> None:
-    """Say to GNU's OpenMP how idle threads wait, before the first kernel loads it; it looks at the environment once.
-
-    Left alone they spin for milliseconds. Where another process wants the core, that made a small train step ten times slower;
-    some microseconds bridge the gap to the next parallel region as well. OMP_WAIT_POLICY and GOMP_SPINCOUNT overrule.
-    """
-    if "GOMP_SPINCOUNT" in os.environ or "OMP_WAIT_POLICY" in os.environ:
-        return
-    os.environ["GOMP_SPINCOUNT"] = "1000"
-    try:
-        import_module(f"{__name__}.strided")
-    finally:
-        del os.environ["GOMP_SPINCOUNT"]
-
-
-_load_openmp()

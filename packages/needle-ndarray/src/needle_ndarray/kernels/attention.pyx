@@ -2,7 +2,6 @@
 # the cache and the whole (tq, tk) matrix is never written; keys that no row of a block may see are not computed. A block's
 # result, and the order in which a matrix's blocks add up to dk and dv, depend on the shapes alone.
 
-from cython.parallel cimport prange
 from libc.math cimport INFINITY
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
@@ -10,8 +9,9 @@ from libc.string cimport memset
 from needle_ndarray.kernels.ewise cimport unary
 from needle_ndarray.kernels.matmul cimport Blas
 from needle_ndarray.kernels.rows cimport LANES, RUN, clear, folded
-from needle_ndarray.kernels.views cimport BOOL, FLOAT32, F, View, boolean, thread_number
+from needle_ndarray.kernels.views cimport BOOL, FLOAT32, F, View, boolean
 from needle_ndarray.optable cimport EXP
+from needle_ndarray.threads cimport share
 
 ctypedef void (*sgemm_t)(int order, int ta, int tb, int m, int n, int k, float alpha, const float* a, int lda,
                          const float* b, int ldb, float beta, float* c, int ldc) noexcept nogil
@@ -222,23 +222,45 @@ cdef void attend(const Attention* job, Py_ssize_t batch, Py_ssize_t first, View*
         multiply(target + i * row, inverse[i], dv)
 
 
-cdef int attention_of(const Attention* job, View* out, F like, int threads) noexcept nogil:
-    cdef Py_ssize_t block = block_of(job), blocks = (rows_of(&job.q) + block - 1) // block, t
-    cdef Py_ssize_t tasks = blocks * batches_of(&job.q), room = 2 * block * rows_of(&job.k) + block
-    cdef F* staged = <F*> malloc(threads * room * sizeof(F))
-    if staged is NULL:
-        return -1
-    for t in prange(tasks, num_threads=threads, schedule="dynamic", use_threads_if=threads > 1):
-        attend(job, t // blocks, t % blocks * block, out, staged + thread_number() * room)
-    free(staged)
-    return 0
+cdef struct Work:               # what the tasks of a call share
+    const Attention* job
+    const View* grad
+    View* out                   # forward
+    View* dq                    # backward
+    View* dk
+    View* dv
+    Py_ssize_t block
+    Py_ssize_t blocks           # of query rows in a matrix
+    Py_ssize_t room             # elements of a thread's
+    char* staged
+
+
+cdef void one_block(const void* given, Py_ssize_t t, int thread) noexcept nogil:
+    cdef const Work* c = <const Work*> given
+    if c.job.q.dtype == FLOAT32:
+        attend(c.job, t // c.blocks, t % c.blocks * c.block, c.out, <float*> c.staged + thread * c.room)
+    else:
+        attend(c.job, t // c.blocks, t % c.blocks * c.block, c.out, <double*> c.staged + thread * c.room)
+
+
+cdef int prepare(const Attention* job, int threads, Work* out) noexcept nogil:
+    """The sizes of a call and its room; -1 when there is none"""
+    out.job, out.block = job, block_of(job)
+    out.blocks = (rows_of(&job.q) + out.block - 1) // out.block
+    out.room = 2 * out.block * rows_of(&job.k) + out.block
+    out.staged = <char*> malloc(threads * out.room * job.q.itemsize)
+    return -1 if out.staged is NULL else 0
 
 
 cdef int attention_views(const Attention* job, View* out, int threads) noexcept nogil:
     """Every matrix of the batch; -1 when there is no memory for the scores of a block"""
-    if job.q.dtype == FLOAT32:
-        return attention_of(job, out, <float> 0, threads)
-    return attention_of(job, out, <double> 0, threads)
+    cdef Work c
+    if prepare(job, threads, &c):
+        return -1
+    c.out = out
+    share(one_block, &c, c.blocks * batches_of(&job.q), threads)
+    free(c.staged)
+    return 0
 
 
 # ---- Backward --------------------------------------------------------------------------
@@ -288,20 +310,20 @@ cdef void attend_grad(const Attention* job, Py_ssize_t batch, const View* grad, 
         first += rows
 
 
-cdef int attention_grad_of(const Attention* job, View* grad, View* dq, View* dk, View* dv, F like, int threads) noexcept nogil:
-    cdef Py_ssize_t batches = batches_of(&job.q), block = block_of(job)
-    cdef Py_ssize_t room = 2 * block * rows_of(&job.k) + block, b
-    cdef F* staged = <F*> malloc(threads * room * sizeof(F))
-    if staged is NULL:
-        return -1
-    for b in prange(batches, num_threads=threads, schedule="dynamic", use_threads_if=threads > 1):
-        attend_grad(job, b, grad, dq, dk, dv, staged + thread_number() * room)
-    free(staged)
-    return 0
+cdef void one_matrix(const void* given, Py_ssize_t b, int thread) noexcept nogil:
+    cdef const Work* c = <const Work*> given
+    if c.job.q.dtype == FLOAT32:
+        attend_grad(c.job, b, c.grad, c.dq, c.dk, c.dv, <float*> c.staged + thread * c.room)
+    else:
+        attend_grad(c.job, b, c.grad, c.dq, c.dk, c.dv, <double*> c.staged + thread * c.room)
 
 
 cdef int attention_grad_views(const Attention* job, View* grad, View* dq, View* dk, View* dv, int threads) noexcept nogil:
     """Every matrix of the batch; one thread each, so that dk and dv add up in order"""
-    if job.q.dtype == FLOAT32:
-        return attention_grad_of(job, grad, dq, dk, dv, <float> 0, threads)
-    return attention_grad_of(job, grad, dq, dk, dv, <double> 0, threads)
+    cdef Work c
+    if prepare(job, threads, &c):
+        return -1
+    c.grad, c.dq, c.dk, c.dv = grad, dq, dk, dv
+    share(one_matrix, &c, batches_of(&job.q), threads)
+    free(c.staged)
+    return 0

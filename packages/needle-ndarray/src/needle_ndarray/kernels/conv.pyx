@@ -2,12 +2,12 @@
 # (im2col), some 128 KB at a time, and goes straight to BLAS; the whole matrix never exists. The work is cut by shape alone, so
 # results are the same bits for every number of threads.
 
-from cython.parallel cimport prange
 from libc.string cimport memcpy, memset
 
 from needle_ndarray.kernels.direct cimport direct, direct_elements, fits, part_elements, swapped, weight_part
 from needle_ndarray.kernels.matmul cimport Blas
-from needle_ndarray.kernels.views cimport FLOAT32, FLOAT64, F, thread_number
+from needle_ndarray.kernels.views cimport FLOAT32, F
+from needle_ndarray.threads cimport share
 
 ctypedef void (*sgemm_t)(int order, int ta, int tb, int m, int n, int k, float alpha, const float* a, int lda,
                          const float* b, int ldb, float beta, float* c, int ldc) noexcept nogil
@@ -290,81 +290,136 @@ cdef void depthwise_input_grad(const Conv* g, F* x, const F* weight, const F* y,
 
 # ---- Threads ------------------------------------------------------------------------------------------------------
 
-cdef void forward_all(const Blas* blas, const Conv* g, const F* x, const F* weight, bint turned, F* y, F* staged,
-                      int threads) noexcept nogil:
-    cdef Py_ssize_t places = g.n * g.oh * g.ow, rows = block_rows(g, sizeof(F)), blocks = (places + rows - 1) // rows, b
-    cdef Py_ssize_t size = rows * g.kh * g.kw * (g.c // g.groups)
-    for b in prange(blocks, num_threads=threads, schedule="dynamic", use_threads_if=threads > 1):
-        if depthwise(g):
-            depthwise_forward(g, x, weight, turned, y, b * rows, min(rows, places - b * rows))
-        else:
-            forward(blas, g, x, weight, y, b * rows, min(rows, places - b * rows), staged + thread_number() * size)
+cdef struct Work:               # what the tasks of a call share
+    const Blas* blas
+    const Conv* g
+    int dtype
+    bint turned                 # the kernel from its end
+    char* x
+    char* weight
+    char* y
+    char* staged                # room for every thread
+    Py_ssize_t size             # of it, in elements
+    char* sums                  # of the weights' gradient: one for every part
+    Py_ssize_t parts
 
 
-cdef void input_grad_all(const Blas* blas, const Conv* g, F* x, const F* weight, const F* y, F* staged,
-                         int threads) noexcept nogil:
-    cdef Py_ssize_t bands = bands_of(g), size = block_rows(g, sizeof(F)) * g.kh * g.kw * (g.c // g.groups), b, top, bottom
-    for b in prange(g.n * bands, num_threads=threads, schedule="dynamic", use_threads_if=threads > 1):
-        top = b % bands * g.h // bands
-        bottom = (b % bands + 1) * g.h // bands
-        if depthwise(g):
-            depthwise_input_grad(g, x, weight, y, b // bands, top, bottom)
-        else:
-            input_grad(blas, g, x, weight, y, b // bands, top, bottom, staged + thread_number() * size)
-
-
-cdef void pointwise_input_grad(const Blas* blas, const Conv* g, F* x, const F* weight, const F* y, int threads) noexcept nogil:
-    """x = y @ weight^T"""
-    cdef Py_ssize_t places = g.n * g.oh * g.ow, rows = block_rows(g, sizeof(F)), blocks = (places + rows - 1) // rows, b, i
-    cdef Py_ssize_t count = g.c // g.groups, filters = g.f // g.groups
-    for b in prange(blocks, num_threads=threads, schedule="dynamic", use_threads_if=threads > 1):
-        for i in range(g.groups):
-            gemm(blas, NO_TRANS, TRANS, min(rows, places - b * rows), count, filters, y + b * rows * g.f + i * filters, g.f,
-                 weight + i * filters, g.f, <F> 0, x + b * rows * g.c + i * count, g.c)
-
-
-cdef void weight_grad_part(const Blas* blas, const Conv* g, const F* x, const F* y, F* sums, Py_ssize_t part, Py_ssize_t parts,
-                           F* staged) noexcept nogil:
-    """The blocks of one part, one after the other"""
-    cdef Py_ssize_t places = g.n * g.oh * g.ow, rows = block_rows(g, sizeof(F)), blocks = (places + rows - 1) // rows, b
-    memset(sums, 0, g.kh * g.kw * (g.c // g.groups) * g.f * sizeof(F))
+cdef void forward_block(const Work* job, Py_ssize_t b, F* staged) noexcept nogil:
+    cdef const Conv* g = job.g
+    cdef Py_ssize_t rows = block_rows(g, sizeof(F)), taken = min(rows, g.n * g.oh * g.ow - b * rows)
     if depthwise(g):
-        depthwise_weight_grad(g, x, y, sums, part * (g.n * g.oh) // parts, (part + 1) * (g.n * g.oh) // parts)
+        depthwise_forward(g, <const F*> job.x, <const F*> job.weight, job.turned, <F*> job.y, b * rows, taken)
+    else:
+        forward(job.blas, g, <const F*> job.x, <const F*> job.weight, <F*> job.y, b * rows, taken, staged)
+
+
+cdef void one_forward(const void* given, Py_ssize_t b, int thread) noexcept nogil:
+    cdef const Work* job = <const Work*> given
+    if job.dtype == FLOAT32:
+        forward_block(job, b, <float*> job.staged + thread * job.size)
+    else:
+        forward_block(job, b, <double*> job.staged + thread * job.size)
+
+
+cdef void input_grad_band(const Work* job, Py_ssize_t b, F* staged) noexcept nogil:
+    cdef Py_ssize_t bands = bands_of(job.g), top = b % bands * job.g.h // bands, bottom = (b % bands + 1) * job.g.h // bands
+    if depthwise(job.g):
+        depthwise_input_grad(job.g, <F*> job.x, <const F*> job.weight, <const F*> job.y, b // bands, top, bottom)
+    else:
+        input_grad(job.blas, job.g, <F*> job.x, <const F*> job.weight, <const F*> job.y, b // bands, top, bottom, staged)
+
+
+cdef void one_input_grad(const void* given, Py_ssize_t b, int thread) noexcept nogil:
+    cdef const Work* job = <const Work*> given
+    if job.dtype == FLOAT32:
+        input_grad_band(job, b, <float*> job.staged + thread * job.size)
+    else:
+        input_grad_band(job, b, <double*> job.staged + thread * job.size)
+
+
+cdef void pointwise_block(const Work* job, Py_ssize_t b, F* x) noexcept nogil:
+    """x = y @ weight^T"""
+    cdef const Conv* g = job.g
+    cdef Py_ssize_t rows = block_rows(g, sizeof(F)), count = g.c // g.groups, filters = g.f // g.groups, i
+    for i in range(g.groups):
+        gemm(job.blas, NO_TRANS, TRANS, min(rows, g.n * g.oh * g.ow - b * rows), count, filters,
+             <const F*> job.y + b * rows * g.f + i * filters, g.f, <const F*> job.weight + i * filters, g.f, <F> 0,
+             x + b * rows * g.c + i * count, g.c)
+
+
+cdef void one_pointwise(const void* given, Py_ssize_t b, int thread) noexcept nogil:
+    cdef const Work* job = <const Work*> given
+    if job.dtype == FLOAT32:
+        pointwise_block(job, b, <float*> job.x)
+    else:
+        pointwise_block(job, b, <double*> job.x)
+
+
+cdef void weight_grad_part(const Work* job, Py_ssize_t part, F* staged) noexcept nogil:
+    """The blocks of one part, one after the other"""
+    cdef const Conv* g = job.g
+    cdef Py_ssize_t places = g.n * g.oh * g.ow, rows = block_rows(g, sizeof(F)), blocks = (places + rows - 1) // rows, b
+    cdef Py_ssize_t parts = job.parts, size = g.kh * g.kw * (g.c // g.groups) * g.f
+    cdef F* sums = <F*> job.sums + part * size
+    memset(sums, 0, size * sizeof(F))
+    if depthwise(g):
+        depthwise_weight_grad(g, <const F*> job.x, <const F*> job.y, sums, part * (g.n * g.oh) // parts,
+                              (part + 1) * (g.n * g.oh) // parts)
         return
     if by_tiles(WEIGHT_GRAD, g, sizeof(F)):
-        weight_part(FLOAT32 if F is float else FLOAT64, g, <char*> x, <char*> y, <char*> sums, part, parts, <char*> staged)
+        weight_part(job.dtype, g, job.x, job.y, <char*> sums, part, parts, <char*> staged)
         return
     for b in range(part * blocks // parts, (part + 1) * blocks // parts):
-        weight_grad(blas, g, x, y, sums, b * rows, min(rows, places - b * rows), staged)
+        weight_grad(job.blas, g, <const F*> job.x, <const F*> job.y, sums, b * rows, min(rows, places - b * rows), staged)
 
 
-cdef void weight_grad_all(const Blas* blas, const Conv* g, const F* x, F* weight, const F* y, F* staged,
-                          int threads) noexcept nogil:
-    """Partial sums of a fixed partition, added up in its order"""
-    cdef Py_ssize_t k = g.kh * g.kw * (g.c // g.groups), parts = parts_of(g, sizeof(F)), p, i
-    cdef Py_ssize_t size = columns_elements(WEIGHT_GRAD, g, sizeof(F), 1) - parts * k * g.f
-    cdef F* sums = staged + threads * size
-    for p in prange(parts, num_threads=threads, schedule="dynamic", use_threads_if=threads > 1):
-        weight_grad_part(blas, g, x, y, sums + p * k * g.f, p, parts, staged + thread_number() * size)
-    memcpy(weight, sums, k * g.f * sizeof(F))
-    for p in range(1, parts):
-        for i in range(k * g.f):
-            weight[i] += sums[p * k * g.f + i]
+cdef void one_part(const void* given, Py_ssize_t part, int thread) noexcept nogil:
+    cdef const Work* job = <const Work*> given
+    if job.dtype == FLOAT32:
+        weight_grad_part(job, part, <float*> job.staged + thread * job.size)
+    else:
+        weight_grad_part(job, part, <double*> job.staged + thread * job.size)
 
 
-cdef void convolve_as(int op, const Blas* blas, const Conv* g, F* x, F* weight, F* y, F* scratch, int threads) noexcept nogil:
+cdef void add_parts(const Work* job, F* weight) noexcept nogil:
+    """weight = the sum of the parts, in their order"""
+    cdef Py_ssize_t size = job.g.kh * job.g.kw * (job.g.c // job.g.groups) * job.g.f, p, i
+    cdef const F* sums = <const F*> job.sums
+    memcpy(weight, sums, size * sizeof(F))
+    for p in range(1, job.parts):
+        for i in range(size):
+            weight[i] += sums[p * size + i]
+
+
+cdef void by_columns(int op, const Blas* blas, int dtype, const Conv* g, char* x, char* weight, char* y, char* scratch,
+                     int threads) noexcept nogil:
+    """A convolution that is not done by tiles, or the gradient of the weights"""
+    cdef Py_ssize_t item = 4 if dtype == FLOAT32 else 8, rows = block_rows(g, <int> item)
+    cdef Py_ssize_t blocks = (g.n * g.oh * g.ow + rows - 1) // rows
     cdef Conv other
+    cdef Work job
+    job.blas, job.g, job.dtype, job.turned, job.x, job.weight, job.y, job.staged = blas, g, dtype, False, x, weight, y, scratch
+    job.size = columns_elements(op, g, <int> item, 1)
     if op == CONV2D:
-        forward_all(blas, g, x, weight, False, y, scratch, threads)
+        share(one_forward, &job, blocks, threads)
     elif op == WEIGHT_GRAD:
-        weight_grad_all(blas, g, x, weight, y, scratch, threads)
+        job.parts = parts_of(g, <int> item)
+        job.size -= job.parts * g.kh * g.kw * (g.c // g.groups) * g.f
+        job.sums = scratch + threads * job.size * item
+        share(one_part, &job, job.parts, threads)
+        if dtype == FLOAT32:
+            add_parts(&job, <float*> weight)
+        else:
+            add_parts(&job, <double*> weight)
     elif depthwise(g) and g.sh == 1 and g.sw == 1:
         other = swapped(g)
-        forward_all(blas, &other, y, weight, True, x, scratch, threads)
+        rows = block_rows(&other, <int> item)
+        job.g, job.turned, job.x, job.y = &other, True, y, x
+        share(one_forward, &job, (g.n * g.h * g.w + rows - 1) // rows, threads)
     elif pointwise(g) and not depthwise(g):
-        pointwise_input_grad(blas, g, x, weight, y, threads)
+        share(one_pointwise, &job, blocks, threads)
     else:
-        input_grad_all(blas, g, x, weight, y, scratch, threads)
+        share(one_input_grad, &job, g.n * bands_of(g), threads)
 
 
 cdef void convolve(int op, const Blas* blas, int dtype, const Conv* g, char* x, char* weight, char* y, char* scratch,
@@ -377,7 +432,5 @@ cdef void convolve(int op, const Blas* blas, int dtype, const Conv* g, char* x, 
         else:
             other = swapped(g)
             direct(dtype, &other, True, y, weight, x, scratch, threads)
-    elif dtype == FLOAT32:
-        convolve_as(op, blas, g, <float*> x, <float*> weight, <float*> y, <float*> scratch, threads)
     else:
-        convolve_as(op, blas, g, <double*> x, <double*> weight, <double*> y, <double*> scratch, threads)
+        by_columns(op, blas, dtype, g, x, weight, y, scratch, threads)

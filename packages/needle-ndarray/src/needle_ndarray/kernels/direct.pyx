@@ -1,11 +1,11 @@
 # Convolution without columns: tiles of output places read the image where it lies, or a padded copy of a band of its rows.
 # For kernels small enough to stay in the cache this beats im2col and BLAS, which copies the columns once more to pack them.
 
-from cython.parallel cimport prange
 from libc.string cimport memcpy, memset
 
 from needle_ndarray.kernels.conv cimport Conv
-from needle_ndarray.kernels.views cimport FLOAT32, F, thread_number
+from needle_ndarray.kernels.views cimport FLOAT32, F
+from needle_ndarray.threads cimport share
 
 cdef extern from "tile.h":
     const int ROWS "NEEDLE_ROWS"
@@ -154,28 +154,52 @@ cdef void band(const Conv* g, const F* x, Py_ssize_t width, const F* weight, F* 
             first += n
 
 
-cdef void direct_as(const Conv* g, bint swap, const F* x, const F* weight, F* y, F* scratch, int threads) noexcept nogil:
-    cdef Py_ssize_t rows = band_rows(g, sizeof(F), BAND_BYTES), bands = (g.oh + rows - 1) // rows, b, n, oy
-    cdef Py_ssize_t size = 0 if unpadded(g) else seen_rows(g, rows) * seen_columns(g) * g.c
-    cdef F* packed = scratch + threads * size
-    cdef F* staged
-    pack(g, swap, weight, packed)
-    for b in prange(g.n * bands, num_threads=threads, schedule="dynamic", use_threads_if=threads > 1):
-        n, oy = b // bands, b % bands * rows
-        if size:
-            staged = scratch + thread_number() * size
-            padded_band(g, x + n * g.h * g.w * g.c, oy * g.sh, seen_rows(g, min(rows, g.oh - oy)), staged)
-            band(g, staged, seen_columns(g), packed, y + (n * g.oh + oy) * g.ow * g.f, min(rows, g.oh - oy))
-        else:
-            band(g, x + (n * g.h + oy * g.sh) * g.w * g.c, g.w, packed, y + (n * g.oh + oy) * g.ow * g.f, min(rows, g.oh - oy))
+cdef struct Work:               # what the bands of a call share
+    const Conv* g
+    int dtype
+    Py_ssize_t rows             # of the result in a band
+    Py_ssize_t bands            # of an image
+    Py_ssize_t size             # of a padded band, 0 where the image is read where it lies
+    char* x
+    char* y
+    char* staged                # room for the padded band of every thread
+    char* packed                # the weights in tiles
+
+
+cdef void direct_band(const Work* job, Py_ssize_t b, F* staged) noexcept nogil:
+    cdef const Conv* g = job.g
+    cdef Py_ssize_t n = b // job.bands, oy = b % job.bands * job.rows, rows = min(job.rows, g.oh - oy)
+    cdef const F* x = <const F*> job.x + n * g.h * g.w * g.c
+    cdef F* y = <F*> job.y + (n * g.oh + oy) * g.ow * g.f
+    if job.size:
+        padded_band(g, x, oy * g.sh, seen_rows(g, rows), staged)
+        band(g, staged, seen_columns(g), <const F*> job.packed, y, rows)
+    else:
+        band(g, x + oy * g.sh * g.w * g.c, g.w, <const F*> job.packed, y, rows)
+
+
+cdef void one_band(const void* given, Py_ssize_t b, int thread) noexcept nogil:
+    cdef const Work* job = <const Work*> given
+    if job.dtype == FLOAT32:
+        direct_band(job, b, <float*> job.staged + thread * job.size)
+    else:
+        direct_band(job, b, <double*> job.staged + thread * job.size)
 
 
 cdef void direct(int dtype, const Conv* g, bint swap, char* x, char* weight, char* y, char* scratch, int threads) noexcept nogil:
     """y = conv2d(x, weight); swap: with the kernel turned around and its channels and filters changed, see `swapped`"""
+    cdef int item = 4 if dtype == FLOAT32 else 8
+    cdef Work job
+    job.g, job.dtype, job.x, job.y, job.staged = g, dtype, x, y, scratch
+    job.rows = band_rows(g, item, BAND_BYTES)
+    job.bands = (g.oh + job.rows - 1) // job.rows
+    job.size = 0 if unpadded(g) else seen_rows(g, job.rows) * seen_columns(g) * g.c
+    job.packed = scratch + threads * job.size * item
     if dtype == FLOAT32:
-        direct_as(g, swap, <float*> x, <float*> weight, <float*> y, <float*> scratch, threads)
+        pack(g, swap, <const float*> weight, <float*> job.packed)
     else:
-        direct_as(g, swap, <double*> x, <double*> weight, <double*> y, <double*> scratch, threads)
+        pack(g, swap, <const double*> weight, <double*> job.packed)
+    share(one_band, &job, g.n * job.bands, threads)
 
 
 # ---- The gradient of the weights ----------------------------------------------------------------------------------

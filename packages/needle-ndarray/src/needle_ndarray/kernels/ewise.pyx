@@ -1,16 +1,16 @@
 # Elementwise arithmetic: one loop per op, on contiguous chunks; the drivers below stage strided operands.
 # Long because every op of the table has its two lines here, side by side.
 
-from cython.parallel cimport prange
 from libc.math cimport ceil, ceilf, fabs, fabsf, floor, floorf, fmod, fmodf, pow, powf, rint, rintf, sqrt, sqrtf, trunc, truncf
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from needle_ndarray.kernels.strided cimport chunk_length, coalesce, contiguous, gather, scatter
 from needle_ndarray.kernels.views cimport (
-    BLOCK, BOOL, CHUNK, F, FLOAT32, FLOAT64, I, INT32, INT64, T, View, boolean, int64, thread_number
+    BLOCK, BOOL, CHUNK, F, FLOAT32, FLOAT64, I, INT32, INT64, T, View, boolean, int64
 )
 from needle_ndarray.optable cimport *
+from needle_ndarray.threads cimport share
 
 cdef extern from "vecmath.h" nogil:
     const char* NEEDLE_VECTOR_MATH
@@ -306,8 +306,10 @@ cdef void compare_loop(int op, const T* a, const T* b, boolean* out, Py_ssize_t 
 cdef void where_loop(const boolean* condition, const T* a, const T* b, T* out, Py_ssize_t n) noexcept nogil:
     """out = a where condition else b"""
     cdef Py_ssize_t i
+    cdef T x, y
     for i in range(n):
-        out[i] = a[i] if condition[i] else b[i]
+        x, y = a[i], b[i]               # both are read, so that compilers make vectors
+        out[i] = x if condition[i] else y
 
 
 # ---- From dtype code to loop --------------------------------------------------------------------------
@@ -396,6 +398,8 @@ cdef struct Job:                    # an elementwise call: inputs first, the out
     Py_ssize_t row                  # where a long row is used so, chunks end with it; else 0
     bint staged_out                 # the output is strided, or lies where an input does
     Py_ssize_t chunk
+    Py_ssize_t block                # elements of a task: whole chunks
+    char* staged                    # room for a chunk of every operand, for every thread
 
 
 cdef void apply(const Job* job, char** at, Py_ssize_t n) noexcept nogil:
@@ -463,13 +467,18 @@ cdef void work(const Job* job, Py_ssize_t start, Py_ssize_t n, char* staged) noe
         start += length
 
 
+cdef void one_block(const void* given, Py_ssize_t b, int thread) noexcept nogil:
+    cdef const Job* job = <const Job*> given
+    cdef Py_ssize_t start = b * job.block, size = job.views[job.count - 1].size
+    work(job, start, min(job.block, size - start), job.staged + thread * job.count * job.chunk * 8)
+
+
 cdef int run(Job* job, int threads) noexcept nogil:
     """Cut a job in fixed blocks and work them off; -1 when there is no memory for the staging buffers."""
     cdef int k, last = job.count - 1
     cdef bint all_flat = True
     cdef Py_ssize_t period, row = 0
-    cdef char* staged
-    cdef Py_ssize_t size = job.views[last].size, block, blocks, b
+    cdef Py_ssize_t size = job.views[last].size
     coalesce(job.views, job.count)
     for k in range(job.count):
         job.flat[k] = contiguous(job.views[k])
@@ -487,17 +496,15 @@ cdef int run(Job* job, int threads) noexcept nogil:
     job.chunk = BLOCK if all_flat and not job.staged_out else chunk_length(job.views, job.count)
     if row > 0 and job.row == 0:
         job.chunk -= job.chunk % row    # whole rows: what is staged begins with one
-    block = job.chunk * max(1, BLOCK // job.chunk)
-    blocks = (size + block - 1) // block
-    staged = <char*> malloc(threads * job.count * job.chunk * 8 + 64)
-    if staged is NULL:
+    job.block = job.chunk * max(1, BLOCK // job.chunk)
+    job.staged = <char*> malloc(threads * job.count * job.chunk * 8 + 64)
+    if job.staged is NULL:
         return -1
     if threads == 1:
-        work(job, 0, size, staged)
+        work(job, 0, size, job.staged)
     else:
-        for b in prange(blocks, num_threads=threads, schedule="static"):
-            work(job, b * block, min(block, size - b * block), staged + thread_number() * job.count * job.chunk * 8)
-    free(staged)
+        share(one_block, job, (size + job.block - 1) // job.block, threads)
+    free(job.staged)
     return 0
 
 

@@ -1,13 +1,11 @@
 # Indexing with integers along the first axis: take, put, scatter-add. The index was checked by NDArray.
 
-from cython.parallel cimport prange
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from needle_ndarray.kernels.strided cimport coalesce, contiguous, gather, scatter
-from needle_ndarray.kernels.views cimport (
-    CHUNK, FLOAT32, FLOAT64, INT32, INT64, T, View, boolean, int64, thread_number
-)
+from needle_ndarray.kernels.views cimport CHUNK, FLOAT32, FLOAT64, INT32, INT64, T, View, boolean, int64
+from needle_ndarray.threads cimport share
 
 cdef enum:
     PANEL = 64              # columns of a scatter-add that one thread takes
@@ -35,22 +33,40 @@ cdef void move(const View* a, char* a_data, const View* out, char* out_data, cha
         start += n
 
 
+cdef struct Taken:
+    const int64* index
+    View source, target             # one row of each
+    bint flat
+    Py_ssize_t nbytes               # of a row
+    Py_ssize_t step, out_step       # bytes from row to row
+    char* staged
+
+
+cdef void one_taken(const void* given, Py_ssize_t i, int thread) noexcept nogil:
+    cdef const Taken* job = <const Taken*> given
+    cdef char* row = job.source.data + job.index[i] * job.step
+    cdef char* out = job.target.data + i * job.out_step
+    if job.flat:
+        memcpy(out, row, job.nbytes)
+    else:
+        move(&job.source, row, &job.target, out, job.staged + thread * CHUNK * 8)
+
+
 cdef int take_views(View* a, const int64* index, View* out, int threads) noexcept nogil:
     """out[i, ...] = a[index[i], ...]"""
-    cdef View source, target
+    cdef Taken job
     cdef View* views[2]
     cdef Py_ssize_t i, n = out.shape[0], item = a.itemsize, step = a.strides[0], out_step = out.strides[0], nbytes
     cdef bint flat
     cdef char* a_base
     cdef char* out_base
-    cdef char* staged
-    row_of(a, &source)
-    row_of(out, &target)
-    views[0], views[1] = &source, &target
+    row_of(a, &job.source)
+    row_of(out, &job.target)
+    views[0], views[1] = &job.source, &job.target
     coalesce(views, 2)
-    flat = contiguous(&source) and contiguous(&target)
-    nbytes = source.size * item
-    a_base, out_base = source.data, target.data
+    flat = contiguous(&job.source) and contiguous(&job.target)
+    nbytes = job.source.size * item
+    a_base, out_base = job.source.data, job.target.data
     if flat and nbytes == 4 and item == 4:
         for i in range(n):
             (<int*> out_base)[i * out_step] = (<const int*> a_base)[index[i] * step]
@@ -59,16 +75,12 @@ cdef int take_views(View* a, const int64* index, View* out, int threads) noexcep
         for i in range(n):
             (<int64*> out_base)[i * out_step] = (<const int64*> a_base)[index[i] * step]
         return 0
-    staged = <char*> malloc(threads * CHUNK * 8)
-    if staged is NULL:
+    job.index, job.flat, job.nbytes, job.step, job.out_step = index, flat, nbytes, step * item, out_step * item
+    job.staged = <char*> malloc(threads * CHUNK * 8)
+    if job.staged is NULL:
         return -1
-    for i in prange(n, num_threads=threads, schedule="static", use_threads_if=threads > 1):
-        if flat:
-            memcpy(out_base + i * out_step * item, a_base + index[i] * step * item, nbytes)
-        else:
-            move(&source, a_base + index[i] * step * item, &target, out_base + i * out_step * item,
-                 staged + thread_number() * CHUNK * 8)
-    free(staged)
+    share(one_taken, &job, n, threads)
+    free(job.staged)
     return 0
 
 
@@ -88,7 +100,8 @@ cdef int put_views(View* a, const int64* index, View* values) noexcept nogil:
     return 0
 
 
-cdef void add_panel(View* a, const int64* index, View* values, Py_ssize_t first, Py_ssize_t columns, T like) noexcept nogil:
+cdef void add_panel(const View* a, const int64* index, const View* values, Py_ssize_t first, Py_ssize_t columns,
+                    T like) noexcept nogil:
     """a[index[i], first:first+columns] += values[i, ...], rows contiguous"""
     cdef Py_ssize_t i, j
     cdef T* out
@@ -126,33 +139,54 @@ cdef void add_rows(View* a, const int64* index, View* values, View* target, View
             start += n
 
 
-cdef void scatter_add_of(View* a, const int64* index, View* values, T like, int threads) noexcept nogil:
+cdef void add_strided(View* a, const int64* index, View* values, View* target, View* source) noexcept nogil:
+    if a.dtype == FLOAT32:
+        add_rows(a, index, values, target, source, <float> 0)
+    elif a.dtype == FLOAT64:
+        add_rows(a, index, values, target, source, <double> 0)
+    elif a.dtype == INT32:
+        add_rows(a, index, values, target, source, <int> 0)
+    elif a.dtype == INT64:
+        add_rows(a, index, values, target, source, <int64> 0)
+    else:
+        add_rows(a, index, values, target, source, <boolean> 0)
+
+
+cdef struct Added:                  # rows contiguous
+    View* a
+    const int64* index
+    View* values
+    Py_ssize_t columns
+
+
+cdef void one_panel(const void* given, Py_ssize_t p, int thread) noexcept nogil:
+    cdef const Added* job = <const Added*> given
+    cdef Py_ssize_t first = p * PANEL, columns = min(<Py_ssize_t> PANEL, job.columns - first)
+    if job.a.dtype == FLOAT32:
+        add_panel(job.a, job.index, job.values, first, columns, <float> 0)
+    elif job.a.dtype == FLOAT64:
+        add_panel(job.a, job.index, job.values, first, columns, <double> 0)
+    elif job.a.dtype == INT32:
+        add_panel(job.a, job.index, job.values, first, columns, <int> 0)
+    elif job.a.dtype == INT64:
+        add_panel(job.a, job.index, job.values, first, columns, <int64> 0)
+    else:
+        add_panel(job.a, job.index, job.values, first, columns, <boolean> 0)
+
+
+cdef int scatter_add_views(View* a, const int64* index, View* values, int threads) noexcept nogil:
+    """a[index[i], ...] += values[i, ...], in order: threads take columns, so every sum is made by one of them"""
     cdef View source, target
     cdef View* views[2]
-    cdef Py_ssize_t p, columns
+    cdef Added job
     row_of(values, &source)
     row_of(a, &target)
     views[0], views[1] = &source, &target
     coalesce(views, 2)
     if not (contiguous(&source) and contiguous(&target)):
-        add_rows(a, index, values, &target, &source, like)
-        return
+        add_strided(a, index, values, &target, &source)
+        return 0
     a.data, values.data = target.data, source.data
-    columns = source.size
-    for p in prange((columns + PANEL - 1) // PANEL, num_threads=threads, schedule="static", use_threads_if=threads > 1):
-        add_panel(a, index, values, p * PANEL, min(<Py_ssize_t> PANEL, columns - p * PANEL), like)
-
-
-cdef int scatter_add_views(View* a, const int64* index, View* values, int threads) noexcept nogil:
-    """a[index[i], ...] += values[i, ...], in order: threads take columns, so every sum is made by one of them"""
-    if a.dtype == FLOAT32:
-        scatter_add_of(a, index, values, <float> 0, threads)
-    elif a.dtype == FLOAT64:
-        scatter_add_of(a, index, values, <double> 0, threads)
-    elif a.dtype == INT32:
-        scatter_add_of(a, index, values, <int> 0, threads)
-    elif a.dtype == INT64:
-        scatter_add_of(a, index, values, <int64> 0, threads)
-    else:
-        scatter_add_of(a, index, values, <boolean> 0, threads)
+    job.a, job.index, job.values, job.columns = a, index, values, source.size
+    share(one_panel, &job, (job.columns + PANEL - 1) // PANEL, threads)
     return 0

@@ -1,17 +1,21 @@
 # Matrix products: floats go to BLAS, one thread per call, in panels whose size depends on the shape alone; integers to a loop of
 # our own. Transposed operands go as they are; only operands with no unit stride are copied.
 
-from cython.parallel cimport prange
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 from needle_ndarray.kernels.strided cimport gather
 from needle_ndarray.kernels.views cimport F, FLOAT32, FLOAT64, INT32, T, View, int64
+from needle_ndarray.threads cimport share
 
 ctypedef void (*sgemm_t)(int order, int ta, int tb, int m, int n, int k, float alpha, const float* a, int lda,
                          const float* b, int ldb, float beta, float* c, int ldc) noexcept nogil
 ctypedef void (*dgemm_t)(int order, int ta, int tb, int m, int n, int k, double alpha, const double* a, int lda,
                          const double* b, int ldb, double beta, double* c, int ldc) noexcept nogil
+ctypedef void (*sgemv_t)(int order, int trans, int m, int n, float alpha, const float* a, int lda,
+                         const float* x, int incx, float beta, float* y, int incy) noexcept nogil
+ctypedef void (*dgemv_t)(int order, int trans, int m, int n, double alpha, const double* a, int lda,
+                         const double* x, int incx, double beta, double* y, int incy) noexcept nogil
 
 cdef extern from "product.h" nogil:
     enum:
@@ -29,7 +33,8 @@ cdef enum:
     ROW_MAJOR = 101
     NO_TRANS = 111
     TRANS = 112
-    PANEL = 256             # rows or columns of the result that one thread takes; half of them where there are fewer than 512
+    PANEL = 256             # rows or columns of the result that one thread takes; half of them where there are fewer than 512,
+    STEP = 4                # in whole tiles of BLAS
     TILE = 8                # of matmul_tiled
     SMALL = 16384           # multiplications below which our own loop beats the call of BLAS
     ROOM = 4096             # elements of an operand that it packs, on the stack
@@ -138,15 +143,56 @@ cdef void gemm(const Blas* blas, int dtype, Py_ssize_t m, Py_ssize_t k, Py_ssize
                                <double*> b_here, <int> b.ld, 0, <double*> out_here, <int> out_row)
 
 
+cdef void gemv(const Blas* blas, int dtype, Py_ssize_t rows, Py_ssize_t k, const Matrix* a, Py_ssize_t first, const char* x,
+               Py_ssize_t x_step, char* out, Py_ssize_t out_step, Py_ssize_t item) noexcept nogil:
+    """out[first:first+rows] = a[first:first+rows] @ x"""
+    cdef char* here = a.data + first * (a.ld if a.trans == NO_TRANS else 1) * item
+    cdef int m = <int> (rows if a.trans == NO_TRANS else k), n = <int> (k if a.trans == NO_TRANS else rows)
+    out += first * out_step * item
+    if dtype == FLOAT32:
+        (<sgemv_t> blas.sgemv)(ROW_MAJOR, a.trans, m, n, 1, <float*> here, <int> a.ld, <float*> x, <int> x_step,
+                               0, <float*> out, <int> out_step)
+    else:
+        (<dgemv_t> blas.dgemv)(ROW_MAJOR, a.trans, m, n, 1, <double*> here, <int> a.ld, <double*> x, <int> x_step,
+                               0, <double*> out, <int> out_step)
+
+
+cdef struct Product:            # one product in panels
+    const Blas* blas
+    int dtype
+    Matrix left, right
+    Py_ssize_t m, k, n
+    Py_ssize_t panel
+    bint by_rows                # panels of rows of the result, or of columns
+    char* out
+    Py_ssize_t out_row, item
+
+
+cdef void one_panel(const void* job, Py_ssize_t p, int thread) noexcept nogil:
+    cdef const Product* c = <const Product*> job
+    cdef Py_ssize_t first = p * c.panel
+    cdef Matrix turned = c.right
+    if c.n == 1:
+        gemv(c.blas, c.dtype, min(c.panel, c.m - first), c.k, &c.left, first, c.right.data,
+             c.right.ld if c.right.trans == NO_TRANS else 1, c.out, c.out_row, c.item)
+    elif c.m == 1:              # out^T = right^T @ left^T
+        turned.trans = TRANS if c.right.trans == NO_TRANS else NO_TRANS
+        gemv(c.blas, c.dtype, min(c.panel, c.n - first), c.k, &turned, first, c.left.data,
+             c.left.ld if c.left.trans == TRANS else 1, c.out, 1, c.item)
+    elif c.by_rows:
+        gemm(c.blas, c.dtype, min(c.panel, c.m - first), c.k, c.n, &c.left, &c.right, first, 0, c.out, c.out_row, c.item)
+    else:
+        gemm(c.blas, c.dtype, c.m, c.k, min(c.panel, c.n - first), &c.left, &c.right, 0, first, c.out, c.out_row, c.item)
+
+
 cdef int one(const Blas* blas, const View* a, Py_ssize_t a_offset, const View* b, Py_ssize_t b_offset, View* out,
              Py_ssize_t out_offset, int threads) noexcept nogil:
     """One matrix product; rows of `out` are contiguous"""
     cdef int last = out.ndim - 1, status
-    cdef Py_ssize_t m = out.shape[last - 1], n = out.shape[last], k = a.shape[last], item = out.itemsize, p, panels, panel
+    cdef Py_ssize_t m = out.shape[last - 1], n = out.shape[last], k = a.shape[last], item = out.itemsize, length
     cdef Py_ssize_t out_row = max(out.strides[last - 1], max(n, <Py_ssize_t> 1)) if m > 1 else max(n, <Py_ssize_t> 1)
     cdef char* target = out.data + out_offset * item
-    cdef bint by_rows = m >= n
-    cdef Matrix left, right
+    cdef Product c
     if m * n == 0:
         return 0
     if out.dtype == FLOAT32 and m * n * k <= SMALL:
@@ -166,25 +212,17 @@ cdef int one(const Blas* blas, const View* a, Py_ssize_t a_offset, const View* b
               <const int64*> b.data + b_offset, b.strides[last - 1], b.strides[last],
               <int64*> target, out_row, m, k, n)
         return 0
-    left.copied = right.copied = False
-    status = operand(a, a_offset, &left) or operand(b, b_offset, &right)
+    c.left.copied = c.right.copied = False
+    status = operand(a, a_offset, &c.left) or operand(b, b_offset, &c.right)
     if status == 0:
-        panel = min(<Py_ssize_t> PANEL, ((m if by_rows else n) // 2 + 15) // 16 * 16)
-        panel = max(panel, <Py_ssize_t> 16)
-        if m * n * k < SPLIT:
-            panel = max(m, n)
-        panels = ((m if by_rows else n) + panel - 1) // panel
-        for p in prange(panels, num_threads=threads, schedule="dynamic", use_threads_if=threads > 1 and panels > 1):
-            if by_rows:
-                gemm(blas, out.dtype, min(panel, m - p * panel), k, n, &left, &right,
-                     p * panel, 0, target, out_row, item)
-            else:
-                gemm(blas, out.dtype, m, k, min(panel, n - p * panel), &left, &right,
-                     0, p * panel, target, out_row, item)
-    if left.copied:
-        free(left.data)
-    if right.copied:
-        free(right.data)
+        c.blas, c.dtype, c.m, c.k, c.n, c.by_rows, c.out, c.out_row, c.item = blas, out.dtype, m, k, n, m >= n, target, out_row, item
+        length = max(m, n)
+        c.panel = min(<Py_ssize_t> PANEL, (length // 2 + STEP - 1) // STEP * STEP) if m * n * k >= SPLIT else length
+        share(one_panel, &c, (length + c.panel - 1) // c.panel, threads)
+    if c.left.copied:
+        free(c.left.data)
+    if c.right.copied:
+        free(c.right.data)
     return status
 
 
@@ -197,17 +235,31 @@ cdef Py_ssize_t batch_offset(const View* a, Py_ssize_t batch) noexcept nogil:
     return offset
 
 
+cdef struct Batch:
+    const Blas* blas
+    const View* a
+    const View* b
+    View* out
+    int failed
+
+
+cdef void one_of_batch(const void* job, Py_ssize_t i, int thread) noexcept nogil:
+    cdef Batch* c = <Batch*> job
+    if one(c.blas, c.a, batch_offset(c.a, i), c.b, batch_offset(c.b, i), c.out, batch_offset(c.out, i), 1):
+        c.failed = 1            # whoever writes it writes the same
+
+
 cdef int matmul_views(const Blas* blas, View* a, View* b, View* out, int threads) noexcept nogil:
     """out = a @ b over equal leading axes; threads share the batch, or the panels where there is only one"""
     cdef Py_ssize_t batches = 1, i
-    cdef int failed = 0
+    cdef Batch c
     for i in range(out.ndim - 2):
         batches *= out.shape[i]
     if batches == 1:
         return one(blas, a, 0, b, 0, out, 0, threads)
-    for i in prange(batches, num_threads=threads, schedule="static", use_threads_if=threads > 1):
-        failed += one(blas, a, batch_offset(a, i), b, batch_offset(b, i), out, batch_offset(out, i), 1)
-    return -1 if failed else 0
+    c.blas, c.a, c.b, c.out, c.failed = blas, a, b, out, 0
+    share(one_of_batch, &c, batches, threads)
+    return -c.failed
 
 
 cdef void matmul_tiled(const float* a, const float* b, float* out, Py_ssize_t m, Py_ssize_t n, Py_ssize_t p) noexcept nogil:

@@ -1,15 +1,28 @@
 # Fused kernels of neural networks: softmax, its relatives and cross-entropy, along the last axis. Each has its composed twin in
 # backend.pyx.
 
-from cython.parallel cimport prange
 from libc.math cimport INFINITY, log
 from libc.stdlib cimport free, malloc
 
 from needle_ndarray.kernels.ewise cimport unary
 from needle_ndarray.kernels.reduce cimport fold_floats
+from needle_ndarray.kernels.rows cimport room_for, rows_of
 from needle_ndarray.kernels.strided cimport contiguous, gather, scatter
-from needle_ndarray.kernels.views cimport CHUNK, FLOAT32, F, View, int64, thread_number
+from needle_ndarray.kernels.views cimport CHUNK, FLOAT32, F, View, int64
 from needle_ndarray.optable cimport EXP, MAX, SUM
+from needle_ndarray.threads cimport Task, share
+
+cdef struct Rows:               # a call: what its tasks, one for each row, read and write
+    int op
+    const View* a
+    const View* grad            # cross-entropy: NULL for the losses
+    const View* labels
+    const View* out
+    bint flat, out_flat
+    Py_ssize_t n, out_n         # elements of a row
+    char* staged
+    Py_ssize_t room             # bytes of it for each thread
+    int outside                 # a label is
 
 
 cdef void softmax_row(int op, int dtype, const F* a, F* shifted, F* out, Py_ssize_t n) noexcept nogil:
@@ -37,33 +50,43 @@ cdef void softmax_row(int op, int dtype, const F* a, F* shifted, F* out, Py_ssiz
         out[i] = <F> (shifted[i] - total)
 
 
-cdef int softmax_of(int op, View* a, View* out, F like, int threads) noexcept nogil:
-    cdef Py_ssize_t n = a.shape[a.ndim - 1], rows = a.size // n if n else 0, out_n = 1 if op == LOGSUMEXP else n, i
-    cdef bint flat = contiguous(a), out_flat = contiguous(out)
-    cdef F* staged = <F*> malloc(threads * (4 * n + 1) * sizeof(F))
-    cdef F* here
-    cdef F* source
-    cdef F* target
-    if staged is NULL:
+cdef void softmax_at(const Rows* job, Py_ssize_t i, F* staged) noexcept nogil:
+    cdef Py_ssize_t n = job.n
+    cdef F* source = rows_of(job.a, job.flat, i * n, n, staged)
+    cdef F* target = room_for(job.out, job.out_flat, i * job.out_n, staged + 3 * n)
+    softmax_row(job.op, job.a.dtype, source, staged + n, target, n)
+    if not job.out_flat:
+        scatter(<char*> target, i * job.out_n, job.out_n, job.out)
+
+
+cdef void one_softmax(const void* given, Py_ssize_t i, int thread) noexcept nogil:
+    cdef const Rows* job = <const Rows*> given
+    cdef char* staged = job.staged + thread * job.room
+    if job.a.dtype == FLOAT32:
+        softmax_at(job, i, <float*> staged)
+    else:
+        softmax_at(job, i, <double*> staged)
+
+
+cdef int run_rows(Rows* job, Task task, Py_ssize_t elements, int threads) noexcept nogil:
+    """A task for every row, with room for so many elements"""
+    job.n = job.a.shape[job.a.ndim - 1]
+    job.out_n = job.n if job.out.ndim == job.a.ndim else 1
+    job.flat, job.out_flat, job.outside = contiguous(job.a), contiguous(job.out), 0
+    job.room = elements * job.a.itemsize
+    job.staged = <char*> malloc(threads * job.room)
+    if job.staged is NULL:
         return -1
-    for i in prange(rows, num_threads=threads, schedule="static", use_threads_if=threads > 1):
-        here = staged + thread_number() * (4 * n + 1)
-        source = <F*> a.data + i * n if flat else here
-        target = <F*> out.data + i * out_n if out_flat else here + 3 * n
-        if not flat:
-            gather(a, i * n, n, <char*> source)
-        softmax_row(op, a.dtype, source, here + n, target, n)
-        if not out_flat:
-            scatter(<char*> target, i * out_n, out_n, out)
-    free(staged)
-    return 0
+    share(task, job, job.a.size // job.n if job.n else 0, threads)
+    free(job.staged)
+    return -2 if job.outside else 0
 
 
 cdef int softmax_views(int op, View* a, View* out, int threads) noexcept nogil:
     """Every row of `a`; -1 when there is no memory for the staging buffers"""
-    if a.dtype == FLOAT32:
-        return softmax_of(op, a, out, <float> 0, threads)
-    return softmax_of(op, a, out, <double> 0, threads)
+    cdef Rows job
+    job.op, job.a, job.out = op, a, out
+    return run_rows(&job, one_softmax, 4 * a.shape[a.ndim - 1] + 1, threads)
 
 
 # ---- Cross-entropy --------------------------------------------------------------------------
@@ -104,43 +127,38 @@ cdef void cross_entropy_grad_row(int dtype, F grad, const F* a, Py_ssize_t label
     out[label] = <F> ((picked - 1) * grad)
 
 
-cdef int cross_entropy_at(View* grad, View* logits, View* labels, View* out, Py_ssize_t i, F* staged) noexcept nogil:
-    """Row i, its loss or its gradient; 1 for a label out of range, which is left alone"""
-    cdef Py_ssize_t n = logits.shape[logits.ndim - 1], out_n = 1 if grad is NULL else n
-    cdef bint flat = contiguous(logits), out_flat = contiguous(out)
-    cdef F* source = <F*> logits.data + i * n if flat else staged
-    cdef F* target = <F*> out.data + i * out_n if out_flat else staged + n
+cdef void cross_entropy_at(Rows* job, Py_ssize_t i, F* staged) noexcept nogil:
+    """Row i, its loss or its gradient; a row whose label is out of range is left alone"""
+    cdef Py_ssize_t n = job.n
+    cdef F* source
+    cdef F* target = room_for(job.out, job.out_flat, i * job.out_n, staged + n)
     cdef F slope
     cdef int64 label
-    gather(labels, i, 1, <char*> &label)
+    gather(job.labels, i, 1, <char*> &label)
     if label < 0 or label >= n:
-        return 1
-    if not flat:
-        gather(logits, i * n, n, <char*> source)
-    if grad is NULL:
-        cross_entropy_row(logits.dtype, source, label, target, n)
+        job.outside = 1         # whoever writes it writes the same
+        return
+    source = rows_of(job.a, job.flat, i * n, n, staged)
+    if job.grad is NULL:
+        cross_entropy_row(job.a.dtype, source, label, target, n)
     else:
-        gather(grad, i, 1, <char*> &slope)
-        cross_entropy_grad_row(logits.dtype, slope, source, label, target, n)
-    if not out_flat:
-        scatter(<char*> target, i * out_n, out_n, out)
-    return 0
+        gather(job.grad, i, 1, <char*> &slope)
+        cross_entropy_grad_row(job.a.dtype, slope, source, label, target, n)
+    if not job.out_flat:
+        scatter(<char*> target, i * job.out_n, job.out_n, job.out)
 
 
-cdef int cross_entropy_of(View* grad, View* logits, View* labels, View* out, F like, int threads) noexcept nogil:
-    cdef Py_ssize_t n = logits.shape[logits.ndim - 1], rows = logits.size // n, i
-    cdef int outside = 0
-    cdef F* staged = <F*> malloc(threads * 2 * n * sizeof(F))
-    if staged is NULL:
-        return -1
-    for i in prange(rows, num_threads=threads, schedule="static", use_threads_if=threads > 1):
-        outside += cross_entropy_at(grad, logits, labels, out, i, staged + thread_number() * 2 * n)
-    free(staged)
-    return -2 if outside else 0
+cdef void one_cross_entropy(const void* given, Py_ssize_t i, int thread) noexcept nogil:
+    cdef Rows* job = <Rows*> given
+    cdef char* staged = job.staged + thread * job.room
+    if job.a.dtype == FLOAT32:
+        cross_entropy_at(job, i, <float*> staged)
+    else:
+        cross_entropy_at(job, i, <double*> staged)
 
 
 cdef int cross_entropy_views(View* grad, View* logits, View* labels, View* out, int threads) noexcept nogil:
     """The loss of every row, or its gradient where grad is not NULL; -1 when there is no memory, -2 for a label out of range"""
-    if logits.dtype == FLOAT32:
-        return cross_entropy_of(grad, logits, labels, out, <float> 0, threads)
-    return cross_entropy_of(grad, logits, labels, out, <double> 0, threads)
+    cdef Rows job
+    job.grad, job.a, job.labels, job.out = grad, logits, labels, out
+    return run_rows(&job, one_cross_entropy, 2 * logits.shape[logits.ndim - 1], threads)

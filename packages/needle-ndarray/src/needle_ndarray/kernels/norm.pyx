@@ -4,14 +4,32 @@
 # in LANES or columns of the element type for a short run, then in double; column sums over a partition that depends on the
 # shape alone, added in order: the same bits for every number of threads.
 
-from cython.parallel cimport prange
 from libc.math cimport NAN, sqrt
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 from needle_ndarray.kernels.rows cimport LANES, RUN, Cut, clear, coefficients, cut, folded, room_for, rows_of, store, total
 from needle_ndarray.kernels.strided cimport contiguous, gather, scatter
-from needle_ndarray.kernels.views cimport FLOAT32, F, View, thread_number
+from needle_ndarray.kernels.views cimport FLOAT32, F, View
+from needle_ndarray.threads cimport share
+
+cdef struct Norm:               # a call: what its tasks read and write
+    Cut cut
+    const View* grad
+    const View* x
+    const View* out             # y or dx
+    bint grad_flat, flat, out_flat
+    double eps
+    double* partial             # 2 n sums of each task
+    double* wide                # batch norm: 2 n for each thread
+    char* vectors               # a few vectors of n in the element type
+    char* staged                # room for rows
+    Py_ssize_t room             # elements of it for each thread
+
+
+cdef void prepare(Norm* job, const View* grad, const View* x, const View* out, double eps) noexcept nogil:
+    job.cut, job.grad, job.x, job.out, job.eps = cut(x), grad, x, out, eps
+    job.grad_flat, job.flat, job.out_flat = grad is not NULL and contiguous(grad), contiguous(x), contiguous(out)
 
 # ---- Sums along a row --------------------------------------------------------------------------
 
@@ -110,27 +128,38 @@ cdef void layer_norm_row(const F* x, const F* weight, const F* bias, double eps,
         out[j] = ((x[j] - x0) - m) * r * weight[j] + bias[j]
 
 
+cdef void layer_norm_step(const Norm* job, Py_ssize_t step, F* staged) noexcept nogil:
+    cdef Py_ssize_t n = job.cut.n, block = job.cut.step * n, start = step * block, count = min(block, job.x.size - start), i
+    cdef const F* w = <const F*> job.vectors
+    cdef F* source = rows_of(job.x, job.flat, start, count, staged)
+    cdef F* target = room_for(job.out, job.out_flat, start, staged + block)
+    for i in range(count // n):
+        layer_norm_row(source + i * n, w, w + n, job.eps, target + i * n, n)
+    if not job.out_flat:
+        scatter(<char*> target, start, count, job.out)
+
+
+cdef void one_layer_norm(const void* given, Py_ssize_t step, int thread) noexcept nogil:
+    cdef const Norm* job = <const Norm*> given
+    if job.x.dtype == FLOAT32:
+        layer_norm_step(job, step, <float*> job.staged + thread * job.room)
+    else:
+        layer_norm_step(job, step, <double*> job.staged + thread * job.room)
+
+
 cdef int layer_norm_of(View* x, View* weight, View* bias, double eps, View* out, F like, int threads) noexcept nogil:
+    cdef Norm job
     cdef Cut c = cut(x)
-    cdef Py_ssize_t block = c.step * c.n, steps = (c.rows + c.step - 1) // c.step, s, i
-    cdef bint flat = contiguous(x), out_flat = contiguous(out)
-    cdef F* w = <F*> malloc((2 * c.n + threads * 2 * block) * sizeof(F))
-    cdef F* b = w + c.n
-    cdef F* here
-    cdef F* source
-    cdef F* target
+    cdef F* w
+    prepare(&job, NULL, x, out, eps)
+    job.room = 2 * c.step * c.n
+    w = <F*> malloc((2 * c.n + threads * job.room) * sizeof(F))
     if w is NULL:
         return -1
     coefficients(weight, c.n, <F> 1, w)
-    coefficients(bias, c.n, <F> 0, b)
-    for s in prange(steps, num_threads=threads, schedule="static", use_threads_if=threads > 1):
-        here = b + c.n + thread_number() * 2 * block
-        source = rows_of(x, flat, s * block, min(block, x.size - s * block), here)
-        target = room_for(out, out_flat, s * block, here + block)
-        for i in range(min(c.step, c.rows - s * c.step)):
-            layer_norm_row(source + i * c.n, w, b, eps, target + i * c.n, c.n)
-        if not out_flat:
-            scatter(<char*> target, s * block, min(block, x.size - s * block), out)
+    coefficients(bias, c.n, <F> 0, w + c.n)
+    job.vectors, job.staged = <char*> w, <char*> (w + 2 * c.n)
+    share(one_layer_norm, &job, (c.rows + c.step - 1) // c.step, threads)
     free(w)
     return 0
 
@@ -174,11 +203,12 @@ cdef void add_rows(const F* grad, const F* x, const F* m, const F* r, Py_ssize_t
             dbias[j] += grad[i * n + j]
 
 
-cdef void layer_norm_grad_span(const Cut* c, Py_ssize_t task, const View* grad, const View* x, const F* weight, double eps,
-                               View* dx, double* partial, F* staged) noexcept nogil:
+cdef void layer_norm_grad_span(const Norm* job, Py_ssize_t task, F* staged) noexcept nogil:
     """One task's rows, and its part of dweight and dbias"""
+    cdef const Cut* c = &job.cut
     cdef Py_ssize_t n = c.n, block = c.step * n, row = task * c.span, stop = min(c.rows, row + c.span), count, i, j
-    cdef bint grad_flat = contiguous(grad), flat = contiguous(x), dx_flat = contiguous(dx)
+    cdef const F* weight = <const F*> job.vectors
+    cdef double* partial = job.partial + task * 2 * n
     cdef F* sums = staged + 3 * block
     cdef F m[4]
     cdef F r[4]
@@ -188,33 +218,45 @@ cdef void layer_norm_grad_span(const Cut* c, Py_ssize_t task, const View* grad, 
     memset(partial, 0, 2 * n * sizeof(double))
     while row < stop:
         count = min(c.step, stop - row)
-        g = rows_of(grad, grad_flat, row * n, count * n, staged)
-        source = rows_of(x, flat, row * n, count * n, staged + block)
-        target = room_for(dx, dx_flat, row * n, staged + 2 * block)
+        g = rows_of(job.grad, job.grad_flat, row * n, count * n, staged)
+        source = rows_of(job.x, job.flat, row * n, count * n, staged + block)
+        target = room_for(job.out, job.out_flat, row * n, staged + 2 * block)
         memset(sums, 0, 2 * n * sizeof(F))
         for i in range(count):
-            layer_norm_grad_row(g + i * n, source + i * n, weight, eps, target + i * n, &m[i % 4], &r[i % 4], n)
+            layer_norm_grad_row(g + i * n, source + i * n, weight, job.eps, target + i * n, &m[i % 4], &r[i % 4], n)
             if i % 4 == 3 or i == count - 1:            # while these rows are in the cache
                 add_rows(g + (i - i % 4) * n, source + (i - i % 4) * n, m, r, i % 4 + 1, sums, sums + n, n)
         for j in range(2 * n):
             partial[j] += sums[j]
-        if not dx_flat:
-            scatter(<char*> target, row * n, count * n, dx)
+        if not job.out_flat:
+            scatter(<char*> target, row * n, count * n, job.out)
         row += count
+
+
+cdef void one_layer_norm_grad(const void* given, Py_ssize_t task, int thread) noexcept nogil:
+    cdef const Norm* job = <const Norm*> given
+    if job.x.dtype == FLOAT32:
+        layer_norm_grad_span(job, task, <float*> job.staged + thread * job.room)
+    else:
+        layer_norm_grad_span(job, task, <double*> job.staged + thread * job.room)
 
 
 cdef int layer_norm_grad_of(View* grad, View* x, View* weight, double eps, View* dx, View* dweight, View* dbias, F like,
                             int threads) noexcept nogil:
+    cdef Norm job
     cdef Cut c = cut(x)
-    cdef Py_ssize_t room = 3 * c.step * c.n + 2 * c.n, t
-    cdef double* partial = <double*> malloc(max(c.tasks, 1) * 2 * c.n * sizeof(double) + (c.n + threads * room) * sizeof(F))
-    cdef F* w = <F*> (partial + max(c.tasks, 1) * 2 * c.n)
+    cdef double* partial
+    cdef F* w
     cdef int status
+    prepare(&job, grad, x, dx, eps)
+    job.room = 3 * c.step * c.n + 2 * c.n
+    partial = <double*> malloc(max(c.tasks, 1) * 2 * c.n * sizeof(double) + (c.n + threads * job.room) * sizeof(F))
     if partial is NULL:
         return -1
+    w = <F*> (partial + max(c.tasks, 1) * 2 * c.n)
     coefficients(weight, c.n, <F> 1, w)
-    for t in prange(c.tasks, num_threads=threads, schedule="static", use_threads_if=threads > 1):
-        layer_norm_grad_span(&c, t, grad, x, w, eps, dx, partial + t * 2 * c.n, w + c.n + thread_number() * room)
+    job.partial, job.vectors, job.staged = partial, <char*> w, <char*> (w + c.n)
+    share(one_layer_norm_grad, &job, c.tasks, threads)
     total(&c, partial, 2 * c.n)
     status = store(partial, c.n, dweight) or store(partial + c.n, c.n, dbias)
     free(partial)
@@ -247,25 +289,26 @@ cdef void column_moments(const F* x, const F* first, Py_ssize_t rows, Py_ssize_t
 cdef void merge(double* mean, double* squares, Py_ssize_t count, const double* other_mean, const double* other_squares,
                 Py_ssize_t other, Py_ssize_t n) noexcept nogil:
     """Moments of count and other rows together: the squares grow by delta^2 count other / (count + other)"""
-    cdef double share = <double> other / (count + other), weight = share * count, delta
+    cdef double part = <double> other / (count + other), weight = part * count, delta
     cdef Py_ssize_t j
     for j in range(n):
         delta = other_mean[j] - mean[j]
-        mean[j] += delta * share
+        mean[j] += delta * part
         squares[j] += other_squares[j] + delta * delta * weight
 
 
-cdef void moments_span(const Cut* c, Py_ssize_t task, const View* x, const F* first, double* partial, F* staged,
-                       double* wide) noexcept nogil:
+cdef void moments_span(const Norm* job, Py_ssize_t task, F* staged, double* wide) noexcept nogil:
     """Mean of x - first and sum of squares of one task's rows"""
+    cdef const Cut* c = &job.cut
     cdef Py_ssize_t n = c.n, start = task * c.span, row = start, stop = min(c.rows, row + c.span), count, j
-    cdef bint flat = contiguous(x)
+    cdef const F* first = <const F*> job.vectors
+    cdef double* partial = job.partial + task * 2 * n
     cdef F* block
     cdef F* sums = staged + c.step * n
     memset(partial, 0, 2 * n * sizeof(double))
     while row < stop:
         count = min(c.step, stop - row)
-        block = rows_of(x, flat, row * n, count * n, staged)
+        block = rows_of(job.x, job.flat, row * n, count * n, staged)
         column_moments(block, first, count, n, sums, sums + n)
         for j in range(2 * n):
             wide[j] = sums[j]
@@ -284,33 +327,60 @@ cdef void batch_norm_rows(const F* x, const F* first, const F* mean, const F* sc
         out += n
 
 
+cdef void batch_norm_step(const Norm* job, Py_ssize_t step, F* staged) noexcept nogil:
+    cdef Py_ssize_t n = job.cut.n, block = job.cut.step * n, start = step * block, count = min(block, job.x.size - start)
+    cdef const F* first = <const F*> job.vectors
+    cdef F* target = room_for(job.out, job.out_flat, start, staged + block)
+    batch_norm_rows(rows_of(job.x, job.flat, start, count, staged), first, first + n, first + 2 * n, first + 3 * n, target,
+                    count // n, n)
+    if not job.out_flat:
+        scatter(<char*> target, start, count, job.out)
+
+
+cdef void one_moments(const void* given, Py_ssize_t task, int thread) noexcept nogil:
+    cdef const Norm* job = <const Norm*> given
+    cdef double* wide = job.wide + thread * 2 * job.cut.n
+    if job.x.dtype == FLOAT32:
+        moments_span(job, task, <float*> job.staged + thread * job.room, wide)
+    else:
+        moments_span(job, task, <double*> job.staged + thread * job.room, wide)
+
+
+cdef void one_batch_norm(const void* given, Py_ssize_t step, int thread) noexcept nogil:
+    cdef const Norm* job = <const Norm*> given
+    if job.x.dtype == FLOAT32:
+        batch_norm_step(job, step, <float*> job.staged + thread * job.room)
+    else:
+        batch_norm_step(job, step, <double*> job.staged + thread * job.room)
+
+
 cdef int batch_norm_of(View* x, View* weight, View* bias, double eps, View* out, View* mean, View* var, F like,
                        int threads) noexcept nogil:
+    cdef Norm job
     cdef Cut c = cut(x)
-    cdef Py_ssize_t n = c.n, block = c.step * n, steps = (c.rows + c.step - 1) // c.step, room = 2 * block + 2 * n, t, j
-    cdef bint flat = contiguous(x), out_flat = contiguous(out)
-    cdef double* partial = <double*> malloc(
-        (max(c.tasks, 1) + threads) * 2 * n * sizeof(double) + (4 * n + threads * room) * sizeof(F))
-    cdef double* wide = partial + max(c.tasks, 1) * 2 * n
-    cdef F* first = <F*> (wide + threads * 2 * n)
-    cdef F* m = first + n
-    cdef F* w = m + n
-    cdef F* b = w + n
-    cdef F* here
-    cdef F* source
-    cdef F* target
+    cdef Py_ssize_t n = c.n, t, j
+    cdef double* partial
+    cdef F* first
+    cdef F* m
+    cdef F* w
     cdef int status
+    prepare(&job, NULL, x, out, eps)
+    job.room = 2 * c.step * n + 2 * n
+    partial = <double*> malloc((max(c.tasks, 1) + threads) * 2 * n * sizeof(double) + (4 * n + threads * job.room) * sizeof(F))
     if partial is NULL:
         return -1
+    job.partial, job.wide = partial, partial + max(c.tasks, 1) * 2 * n
+    first = <F*> (job.wide + threads * 2 * n)
+    m, w = first + n, first + 2 * n
+    job.vectors, job.staged = <char*> first, <char*> (first + 4 * n)
     if c.rows == 0:
         for j in range(2 * n):
             partial[j] = NAN
     else:
         gather(x, 0, n, <char*> first)
         coefficients(weight, n, <F> 1, w)
-        coefficients(bias, n, <F> 0, b)
-        for t in prange(c.tasks, num_threads=threads, schedule="static", use_threads_if=threads > 1):
-            moments_span(&c, t, x, first, partial + t * 2 * n, b + n + thread_number() * room, wide + thread_number() * 2 * n)
+        coefficients(bias, n, <F> 0, w + n)
+        share(one_moments, &job, c.tasks, threads)
         for t in range(1, c.tasks):
             merge(partial, partial + n, t * c.span, partial + t * 2 * n, partial + (t * 2 + 1) * n,
                   min(c.span, c.rows - t * c.span), n)
@@ -319,31 +389,26 @@ cdef int batch_norm_of(View* x, View* weight, View* bias, double eps, View* out,
             m[j] = <F> partial[j]
             w[j] = <F> (w[j] / sqrt(partial[n + j] + eps))
             partial[j] += first[j]
-        for t in prange(steps, num_threads=threads, schedule="static", use_threads_if=threads > 1):
-            here = b + n + thread_number() * room
-            source = rows_of(x, flat, t * block, min(block, x.size - t * block), here)
-            target = room_for(out, out_flat, t * block, here + block)
-            batch_norm_rows(source, first, m, w, b, target, min(c.step, c.rows - t * c.step), n)
-            if not out_flat:
-                scatter(<char*> target, t * block, min(block, x.size - t * block), out)
+        share(one_batch_norm, &job, (c.rows + c.step - 1) // c.step, threads)
     status = store(partial, n, mean) or store(partial + n, n, var)
     free(partial)
     return status
 
 
-cdef void batch_sums_span(const Cut* c, Py_ssize_t task, const View* grad, const View* x, const F* mean, double* partial,
-                          F* staged) noexcept nogil:
+cdef void batch_sums_span(const Norm* job, Py_ssize_t task, F* staged) noexcept nogil:
     """sums of grad (x - mean) and of grad over one task's rows"""
+    cdef const Cut* c = &job.cut
     cdef Py_ssize_t n = c.n, row = task * c.span, stop = min(c.rows, row + c.span), count, _i, j
-    cdef bint grad_flat = contiguous(grad), flat = contiguous(x)
+    cdef const F* mean = <const F*> job.vectors
+    cdef double* partial = job.partial + task * 2 * n
     cdef F* sums = staged + 2 * c.step * n
     cdef const F* g
     cdef const F* a
     memset(partial, 0, 2 * n * sizeof(double))
     while row < stop:
         count = min(c.step, stop - row)
-        g = rows_of(grad, grad_flat, row * n, count * n, staged)
-        a = rows_of(x, flat, row * n, count * n, staged + c.step * n)
+        g = rows_of(job.grad, job.grad_flat, row * n, count * n, staged)
+        a = rows_of(job.x, job.flat, row * n, count * n, staged + c.step * n)
         memset(sums, 0, 2 * n * sizeof(F))
         for _i in range(count):
             for j in range(n):
@@ -368,41 +433,63 @@ cdef void batch_norm_grad_rows(const F* grad, const F* x, const F* mean, const F
         dx += n
 
 
+cdef void batch_norm_grad_step(const Norm* job, Py_ssize_t step, F* staged) noexcept nogil:
+    cdef Py_ssize_t n = job.cut.n, block = job.cut.step * n, start = step * block, count = min(block, job.x.size - start)
+    cdef const F* m = <const F*> job.vectors
+    cdef F* target = room_for(job.out, job.out_flat, start, staged + 2 * block)
+    batch_norm_grad_rows(rows_of(job.grad, job.grad_flat, start, count, staged),
+                         rows_of(job.x, job.flat, start, count, staged + block),
+                         m, m + n, m + 2 * n, m + 3 * n, target, count // n, n)
+    if not job.out_flat:
+        scatter(<char*> target, start, count, job.out)
+
+
+cdef void one_batch_sums(const void* given, Py_ssize_t task, int thread) noexcept nogil:
+    cdef const Norm* job = <const Norm*> given
+    if job.x.dtype == FLOAT32:
+        batch_sums_span(job, task, <float*> job.staged + thread * job.room)
+    else:
+        batch_sums_span(job, task, <double*> job.staged + thread * job.room)
+
+
+cdef void one_batch_norm_grad(const void* given, Py_ssize_t step, int thread) noexcept nogil:
+    cdef const Norm* job = <const Norm*> given
+    if job.x.dtype == FLOAT32:
+        batch_norm_grad_step(job, step, <float*> job.staged + thread * job.room)
+    else:
+        batch_norm_grad_step(job, step, <double*> job.staged + thread * job.room)
+
+
 cdef int batch_norm_grad_of(View* grad, View* x, View* mean, View* var, View* weight, double eps, View* dx, View* dweight,
                             View* dbias, F like, int threads) noexcept nogil:
+    cdef Norm job
     cdef Cut c = cut(x)
-    cdef Py_ssize_t n = c.n, block = c.step * n, steps = (c.rows + c.step - 1) // c.step, room = 3 * block + 2 * n, t, j, count
-    cdef bint grad_flat = contiguous(grad), flat = contiguous(x), dx_flat = contiguous(dx)
-    cdef double* partial = <double*> malloc(max(c.tasks, 1) * 2 * n * sizeof(double) + (4 * n + threads * room) * sizeof(F))
-    cdef F* m = <F*> (partial + max(c.tasks, 1) * 2 * n)
-    cdef F* mean_g = m + n
-    cdef F* slope = mean_g + n
-    cdef F* scale = slope + n
-    cdef F* here
-    cdef F* target
+    cdef Py_ssize_t n = c.n, j
+    cdef double* partial
+    cdef F* m
+    cdef F* mean_g
+    cdef F* slope
+    cdef F* scale
     cdef double r
     cdef int status
+    prepare(&job, grad, x, dx, eps)
+    job.room = 3 * c.step * n + 2 * n
+    partial = <double*> malloc(max(c.tasks, 1) * 2 * n * sizeof(double) + (4 * n + threads * job.room) * sizeof(F))
     if partial is NULL:
         return -1
+    m = <F*> (partial + max(c.tasks, 1) * 2 * n)
+    mean_g, slope, scale = m + n, m + 2 * n, m + 3 * n
+    job.partial, job.vectors, job.staged = partial, <char*> m, <char*> (m + 4 * n)
     coefficients(mean, n, <F> 0, m)
     coefficients(var, n, <F> 0, slope)
     coefficients(weight, n, <F> 1, scale)
-    for t in prange(c.tasks, num_threads=threads, schedule="static", use_threads_if=threads > 1):
-        batch_sums_span(&c, t, grad, x, m, partial + t * 2 * n, scale + n + thread_number() * room)
+    share(one_batch_sums, &job, c.tasks, threads)
     total(&c, partial, 2 * n)
     for j in range(n):
         r = 1 / sqrt(slope[j] + eps)
         partial[j] *= r
         mean_g[j], slope[j], scale[j] = <F> (partial[n + j] / c.rows), <F> (partial[j] * r / c.rows), <F> (scale[j] * r)
-    for t in prange(steps, num_threads=threads, schedule="static", use_threads_if=threads > 1):
-        here = scale + n + thread_number() * room
-        count = min(c.step, c.rows - t * c.step)
-        target = room_for(dx, dx_flat, t * block, here + 2 * block)
-        batch_norm_grad_rows(rows_of(grad, grad_flat, t * block, count * n, here),
-                             rows_of(x, flat, t * block, count * n, here + block),
-                             m, mean_g, slope, scale, target, count, n)
-        if not dx_flat:
-            scatter(<char*> target, t * block, count * n, dx)
+    share(one_batch_norm_grad, &job, (c.rows + c.step - 1) // c.step, threads)
     status = store(partial, n, dweight) or store(partial + n, n, dbias)
     free(partial)
     return status

@@ -1,11 +1,11 @@
 # Steps of optimizers, in place, over a list of parameters in one go: each element is read and written once, and many small
 # parameters cost one call. Everything is elementwise in the parameter's dtype: the same bits however blocks fall to threads.
 
-from cython.parallel cimport prange
 from libc.math cimport sqrt, sqrtf
 
 from needle_ndarray.kernels.strided cimport contiguous, gather, scatter
 from needle_ndarray.kernels.views cimport BLOCK, CHUNK, FLOAT32, F
+from needle_ndarray.threads cimport share
 
 # ---- The rules --------------------------------------------------------------------------
 
@@ -110,9 +110,17 @@ cdef void run_block(const Rule* r, const Item* item, Py_ssize_t start, Py_ssize_
         block_of(r, item, start, n, <double> 0)
 
 
-cdef void run_numbered(const Rule* r, const Item* items, Py_ssize_t count, Py_ssize_t number) noexcept nogil:
+cdef struct Job:
+    const Rule* rule
+    const Item* items
+    Py_ssize_t count
+
+
+cdef void one_block(const void* given, Py_ssize_t number, int thread) noexcept nogil:
     """The block of that number, counted through all parameters"""
-    cdef Py_ssize_t low = 0, high = count, middle, start
+    cdef const Job* job = <const Job*> given
+    cdef const Item* items = job.items
+    cdef Py_ssize_t low = 0, high = job.count, middle, start
     while high - low > 1:               # the last item that begins at or before it; empty ones have no blocks
         middle = (low + high) // 2
         if items[middle].first <= number:
@@ -120,11 +128,12 @@ cdef void run_numbered(const Rule* r, const Item* items, Py_ssize_t count, Py_ss
         else:
             high = middle
     start = (number - items[low].first) * BLOCK
-    run_block(r, &items[low], start, min(<Py_ssize_t> BLOCK, items[low].size - start))
+    run_block(job.rule, &items[low], start, min(<Py_ssize_t> BLOCK, items[low].size - start))
 
 
 cdef void run_steps(const Rule* r, Item* items, Py_ssize_t count, int threads) noexcept nogil:
     cdef Py_ssize_t blocks = 0, i
+    cdef Job job
     if threads == 1:
         for i in range(count):
             run_block(r, &items[i], 0, items[i].size)
@@ -132,5 +141,5 @@ cdef void run_steps(const Rule* r, Item* items, Py_ssize_t count, int threads) n
     for i in range(count):
         items[i].first = blocks
         blocks += (items[i].size + BLOCK - 1) // BLOCK
-    for i in prange(blocks, num_threads=threads, schedule="dynamic"):
-        run_numbered(r, items, count, i)
+    job.rule, job.items, job.count = r, items, count
+    share(one_block, &job, blocks, threads)

@@ -1,11 +1,11 @@
 # Pooling of NHWC arrays: the channels of a place are next to each other, so every loop runs over them.
 
-from cython.parallel cimport prange
 from libc.math cimport INFINITY
 from libc.string cimport memset
 
 from needle_ndarray.kernels.conv cimport Conv
 from needle_ndarray.kernels.views cimport FLOAT32, F
+from needle_ndarray.threads cimport share
 
 cdef extern from "pool.h":
     void max_grad_float "needle_max_grad_float"(
@@ -88,13 +88,13 @@ cdef void avg_grad_window(const Conv* g, Window here, const F* y, Py_ssize_t top
     """out += y / (kh kw) for n <= LANES channels, for the rows top <= iy < bottom"""
     cdef Py_ssize_t iy, ix, i
     cdef F size = <F> g.kh * <F> g.kw
-    cdef F share[LANES]
+    cdef F part[LANES]
     for i in range(n):
-        share[i] = y[i] / size
+        part[i] = y[i] / size
     for iy in range(max(here.top, top), min(here.bottom, bottom)):
         for ix in range(here.left, here.right):
             for i in range(n):
-                out[(iy * g.w + ix) * g.c + i] += share[i]
+                out[(iy * g.w + ix) * g.c + i] += part[i]
 
 
 cdef void grad_band(int op, const Conv* g, const F* x, const F* y, Py_ssize_t top, Py_ssize_t bottom, F* out) noexcept nogil:
@@ -121,26 +121,56 @@ cdef void grad_band(int op, const Conv* g, const F* x, const F* y, Py_ssize_t to
 
 # ---- Threads ------------------------------------------------------------------------------------------------------
 
-cdef void pool_as(int op, const Conv* g, const F* x, const F* y, F* out, int threads) noexcept nogil:
-    cdef Py_ssize_t size = g.h * g.w * g.c, out_size = g.oh * g.ow * g.c, unit, n
-    cdef Py_ssize_t bands = max(min((UNITS + g.n - 1) // g.n, g.h // (4 * min(g.kh, g.h))), <Py_ssize_t> 1)
-    if op == MAX_POOL or op == AVG_POOL:
-        for unit in prange(g.n * g.oh, num_threads=threads, schedule="static", use_threads_if=threads > 1):
-            n = unit // g.oh
-            if op == MAX_POOL:
-                max_row(g, x + n * size, unit % g.oh, out + unit * g.ow * g.c)
-            else:
-                avg_row(g, x + n * size, unit % g.oh, out + unit * g.ow * g.c)
+cdef struct Work:               # what the tasks of a call share
+    int op
+    int dtype
+    const Conv* g
+    Py_ssize_t bands            # of an image, for gradients
+    char* x
+    char* y
+    char* out
+
+
+cdef void pool_row(const Work* job, Py_ssize_t unit, const F* x, F* out) noexcept nogil:
+    """One row of the result"""
+    cdef const Conv* g = job.g
+    x += unit // g.oh * g.h * g.w * g.c
+    if job.op == MAX_POOL:
+        max_row(g, x, unit % g.oh, out + unit * g.ow * g.c)
     else:
-        for unit in prange(g.n * bands, num_threads=threads, schedule="static", use_threads_if=threads > 1):
-            n = unit // bands
-            grad_band(op, g, x + n * size, y + n * out_size, unit % bands * g.h // bands, (unit % bands + 1) * g.h // bands,
-                      out + n * size)
+        avg_row(g, x, unit % g.oh, out + unit * g.ow * g.c)
+
+
+cdef void one_row(const void* given, Py_ssize_t unit, int thread) noexcept nogil:
+    cdef const Work* job = <const Work*> given
+    if job.dtype == FLOAT32:
+        pool_row(job, unit, <const float*> job.x, <float*> job.out)
+    else:
+        pool_row(job, unit, <const double*> job.x, <double*> job.out)
+
+
+cdef void pool_grad_band(const Work* job, Py_ssize_t unit, const F* x, const F* y, F* out) noexcept nogil:
+    """One band of one image"""
+    cdef const Conv* g = job.g
+    cdef Py_ssize_t size = g.h * g.w * g.c, n = unit // job.bands, at = unit % job.bands
+    grad_band(job.op, g, x + n * size, y + n * g.oh * g.ow * g.c, at * g.h // job.bands, (at + 1) * g.h // job.bands,
+              out + n * size)
+
+
+cdef void one_band(const void* given, Py_ssize_t unit, int thread) noexcept nogil:
+    cdef const Work* job = <const Work*> given
+    if job.dtype == FLOAT32:
+        pool_grad_band(job, unit, <const float*> job.x, <const float*> job.y, <float*> job.out)
+    else:
+        pool_grad_band(job, unit, <const double*> job.x, <const double*> job.y, <double*> job.out)
 
 
 cdef void pool(int op, int dtype, const Conv* g, char* x, char* y, char* out, int threads) noexcept nogil:
     """Maxima or means of windows of x, or the gradient of x when y's is given. The places of kh rows of an image fit an int."""
-    if dtype == FLOAT32:
-        pool_as(op, g, <float*> x, <float*> y, <float*> out, threads)
+    cdef Work job
+    job.op, job.dtype, job.g, job.x, job.y, job.out = op, dtype, g, x, y, out
+    job.bands = max(min((UNITS + g.n - 1) // g.n, g.h // (4 * min(g.kh, g.h))), <Py_ssize_t> 1)
+    if op == MAX_POOL or op == AVG_POOL:
+        share(one_row, &job, g.n * g.oh, threads)
     else:
-        pool_as(op, g, <double*> x, <double*> y, <double*> out, threads)
+        share(one_band, &job, g.n * job.bands, threads)

@@ -2,12 +2,12 @@
 # be made anywhere, by any thread. The normal distribution uses only + - * / sqrt on doubles, which every machine rounds alike: the
 # bits are those of random.py's NumPy version, and of the GPU's.
 
-from cython.parallel cimport prange
 from libc.math cimport sqrt
 from libc.string cimport memcpy
 
 from needle_ndarray.kernels.views cimport FLOAT32
 from needle_ndarray.optable cimport NORMAL
+from needle_ndarray.threads cimport share
 
 cdef extern from *:
     """
@@ -152,10 +152,26 @@ cdef void group(int op, int dtype, uint64_t seed, uint64_t counter, char* out, P
         counter += LINE
 
 
+cdef struct Job:
+    int op, dtype
+    uint64_t seed, counter
+    char* out
+    Py_ssize_t n
+    Py_ssize_t elements             # of a task
+    Py_ssize_t item
+
+
+cdef void one_group(const void* given, Py_ssize_t g, int thread) noexcept nogil:
+    cdef const Job* job = <const Job*> given
+    cdef Py_ssize_t start = g * job.elements
+    group(job.op, job.dtype, job.seed, job.counter + <uint64_t> g * GROUP, job.out + start * job.item,
+          min(job.elements, job.n - start))
+
+
 cdef void fill_random(int op, int dtype, unsigned long long seed, unsigned long long counter, char* out, Py_ssize_t n,
                       int threads) noexcept nogil:
     """out[i] = numbers from blocks counter, counter + 1, ..."""
-    cdef Py_ssize_t per = 4 if dtype == FLOAT32 else 2, item = 4 if dtype == FLOAT32 else 8, g
-    cdef Py_ssize_t elements = GROUP * per
-    for g in prange((n + elements - 1) // elements, num_threads=threads, schedule="static", use_threads_if=threads > 1):
-        group(op, dtype, seed, counter + <uint64_t> g * GROUP, out + g * elements * item, min(elements, n - g * elements))
+    cdef Job job
+    job.op, job.dtype, job.seed, job.counter, job.out, job.n = op, dtype, seed, counter, out, n
+    job.elements, job.item = GROUP * (4 if dtype == FLOAT32 else 2), 4 if dtype == FLOAT32 else 8
+    share(one_group, &job, (n + job.elements - 1) // job.elements, threads)

@@ -3,14 +3,14 @@
 # A sequence packs its weights into tiles once. Each thread then takes some rows of the batch through all times: no thread waits
 # for another between two times, and the bits of a row depend on nothing but the row.
 
-from cython.parallel cimport prange
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from needle_ndarray.kernels.ewise cimport unary
 from needle_ndarray.kernels.strided cimport contiguous, gather, scatter
-from needle_ndarray.kernels.views cimport FLOAT32, F, thread_number
+from needle_ndarray.kernels.views cimport FLOAT32, F
 from needle_ndarray.optable cimport RELU, SIGMOID, TANH
+from needle_ndarray.threads cimport share
 
 cdef extern from "recurrent.h":
     const int ROWS "NEEDLE_ROWS"
@@ -168,29 +168,40 @@ cdef void cell_at(const CellRows* job, int dtype, Py_ssize_t row, const F* bias,
             scatter(<char*> at[k], row * job.width[k], job.width[k], job.at[k])
 
 
-cdef int cell_rows_of(CellRows* job, int dtype, Py_ssize_t rows, F like, int threads) noexcept nogil:
-    cdef Py_ssize_t wide = 4 * job.n, room = 4 * job.n, i
-    cdef F* bias
-    for i in range(job.count):
-        room += job.width[i]
-    bias = <F*> malloc((wide + threads * room) * sizeof(F))
-    if bias is NULL:
-        return -1
-    if job.bias is NULL:
-        memset(bias, 0, wide * sizeof(F))
+cdef struct CellWork:           # what the rows of a call share
+    const CellRows* job
+    int dtype
+    Py_ssize_t room             # elements of a thread's
+    char* bias
+    char* staged
+
+
+cdef void one_row(const void* given, Py_ssize_t i, int thread) noexcept nogil:
+    cdef const CellWork* c = <const CellWork*> given
+    if c.dtype == FLOAT32:
+        cell_at(c.job, c.dtype, i, <const float*> c.bias, <float*> c.staged + thread * c.room)
     else:
-        gather(job.bias, 0, job.bias.size, <char*> bias)
-    for i in prange(rows, num_threads=threads, schedule="static", use_threads_if=threads > 1):
-        cell_at(job, dtype, i, bias, bias + wide + thread_number() * room)
-    free(bias)
-    return 0
+        cell_at(c.job, c.dtype, i, <const double*> c.bias, <double*> c.staged + thread * c.room)
 
 
 cdef int cell_rows(CellRows* job, int dtype, Py_ssize_t rows, int threads) noexcept nogil:
     """A cell over all rows; -1 when there is no memory for the staging buffers"""
-    if dtype == FLOAT32:
-        return cell_rows_of(job, dtype, rows, <float> 0, threads)
-    return cell_rows_of(job, dtype, rows, <double> 0, threads)
+    cdef Py_ssize_t item = 4 if dtype == FLOAT32 else 8, wide = 4 * job.n * item, i
+    cdef CellWork c
+    c.job, c.dtype, c.room = job, dtype, 4 * job.n
+    for i in range(job.count):
+        c.room += job.width[i]
+    c.bias = <char*> malloc(wide + threads * c.room * item)
+    c.staged = c.bias + wide
+    if c.bias is NULL:
+        return -1
+    if job.bias is NULL:
+        memset(c.bias, 0, wide)
+    else:
+        gather(job.bias, 0, job.bias.size, c.bias)
+    share(one_row, &c, rows, threads)
+    free(c.bias)
+    return 0
 
 
 # ---- Products with packed weights --------------------------------------------------------------------------
@@ -299,38 +310,64 @@ cdef void backward_rows(const Sequence* q, const F* packed, Py_ssize_t first, Py
             memcpy(dh, room, rows * n * sizeof(F))
 
 
-cdef int run_sequence_as(const Sequence* q, bint backward, F like, int threads) noexcept nogil:
-    cdef Py_ssize_t n = q.n, wide = q.gates * n, lanes = 2 * VECTOR // <Py_ssize_t> sizeof(F), tasks, rows, room, size, i
-    cdef F* packed
-    cdef F* bias
-    tasks = (q.batch + TASK_ROWS - 1) // TASK_ROWS
-    tasks = min(q.batch, (tasks + threads - 1) // threads * threads)
-    rows = (q.batch + tasks - 1) // tasks
-    tasks = (q.batch + rows - 1) // rows
-    room = rows * wide + 8 * n
-    size = packed_size(wide, n, lanes) if backward else packed_size(n, wide, lanes)
-    packed = <F*> malloc((size + wide + threads * room) * sizeof(F))
-    if packed is NULL:
-        return -1
-    bias = packed + size
-    if backward:
-        pack(<F*> q.weight, 1, wide, wide, n, packed)
+cdef struct Run:                # what the tasks of a sequence share
+    const Sequence* q
+    bint backward
+    Py_ssize_t rows             # of the batch in a task
+    Py_ssize_t room             # elements of a thread's
+    char* packed                # the weights in tiles
+    char* bias
+    char* staged
+
+
+cdef void sequence_rows(const Run* c, Py_ssize_t i, const F* packed, const F* bias, F* room) noexcept nogil:
+    cdef Py_ssize_t first = i * c.rows, rows = min(c.rows, c.q.batch - first)
+    if c.backward:
+        backward_rows(c.q, packed, first, rows, room)
     else:
-        pack(<F*> q.weight, wide, 1, n, wide, packed)
-        memset(bias, 0, wide * sizeof(F))
-        if q.bias is not NULL:
-            memcpy(bias, q.bias, wide * sizeof(F))
-    for i in prange(tasks, num_threads=threads, schedule="static", use_threads_if=threads > 1):
-        if backward:
-            backward_rows(q, packed, i * rows, min(rows, q.batch - i * rows), bias + wide + thread_number() * room)
-        else:
-            forward_rows(q, packed, bias, i * rows, min(rows, q.batch - i * rows), bias + wide + thread_number() * room)
-    free(packed)
-    return 0
+        forward_rows(c.q, packed, bias, first, rows, room)
+
+
+cdef void one_task(const void* given, Py_ssize_t i, int thread) noexcept nogil:
+    cdef const Run* c = <const Run*> given
+    if c.q.dtype == FLOAT32:
+        sequence_rows(c, i, <const float*> c.packed, <const float*> c.bias, <float*> c.staged + thread * c.room)
+    else:
+        sequence_rows(c, i, <const double*> c.packed, <const double*> c.bias, <double*> c.staged + thread * c.room)
+
+
+cdef void pack_weight(const Sequence* q, bint backward, const F* weight, F* out) noexcept nogil:
+    """The weights in tiles; backward: transposed"""
+    cdef Py_ssize_t n = q.n, wide = q.gates * n
+    if backward:
+        pack(weight, 1, wide, wide, n, out)
+    else:
+        pack(weight, wide, 1, n, wide, out)
 
 
 cdef int run_sequence(const Sequence* q, bint backward, int threads) noexcept nogil:
     """All times, forward or backward; batch and n are not 0. -1 when there is no memory for the weights in tiles"""
+    cdef Py_ssize_t n = q.n, wide = q.gates * n, item = 4 if q.dtype == FLOAT32 else 8, lanes = 2 * VECTOR // item, tasks, size
+    cdef Run c
+    tasks = (q.batch + TASK_ROWS - 1) // TASK_ROWS
+    tasks = min(q.batch, (tasks + threads - 1) // threads * threads)
+    c.q, c.backward, c.rows = q, backward, (q.batch + tasks - 1) // tasks
+    tasks = (q.batch + c.rows - 1) // c.rows
+    c.room = c.rows * wide + 8 * n
+    size = packed_size(wide, n, lanes) if backward else packed_size(n, wide, lanes)
+    c.packed = <char*> malloc((size + wide + threads * c.room) * item)
+    if c.packed is NULL:
+        return -1
+    c.bias = c.packed + size * item
+    c.staged = c.bias + wide * item
     if q.dtype == FLOAT32:
-        return run_sequence_as(q, backward, <float> 0, threads)
-    return run_sequence_as(q, backward, <double> 0, threads)
+        pack_weight(q, backward, <const float*> q.weight, <float*> c.packed)
+    else:
+        pack_weight(q, backward, <const double*> q.weight, <double*> c.packed)
+    if q.bias is NULL:
+        memset(c.bias, 0, wide * item)
+    else:
+        memcpy(c.bias, q.bias, wide * item)
+    share(one_task, &c, tasks, threads)
+    free(c.packed)
+    return 0

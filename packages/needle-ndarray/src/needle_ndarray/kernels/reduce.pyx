@@ -1,15 +1,15 @@
 # Reductions. Floats are folded in double and ints in 64 bits, LANES partial results side by side (which compilers turn into
 # vectors), over fixed blocks whose results are combined in order: accurate, and the same bits for every number of threads.
 
-from cython.parallel cimport prange
 from libc.math cimport INFINITY
 from libc.stdlib cimport free, malloc
 
 from needle_ndarray.kernels.strided cimport cast, coalesce, copy, gather, scatter
 from needle_ndarray.kernels.views cimport (
-    BLOCK, CHUNK, FLOAT32, FLOAT64, INT32, INT64, T, View, boolean, int64, magnitude, thread_number
+    BLOCK, CHUNK, FLOAT32, FLOAT64, INT32, INT64, T, View, boolean, int64, magnitude
 )
 from needle_ndarray.optable cimport ALL, ANY, ARGMAX, MAX, MIN, PROD, SUM
+from needle_ndarray.threads cimport share
 
 ctypedef fused A:           # what is accumulated in: ints in int64, floats in double
     int64
@@ -193,6 +193,8 @@ cdef struct Job:
     Py_ssize_t spans
     Py_ssize_t group                # horizontal: outputs of one task; vertical: columns of one task
     Py_ssize_t groups               # tasks of one span
+    char* partial                   # results of every span
+    char* staged                    # room for a chunk, for every thread
 
 
 cdef Py_ssize_t offset_of(const View* a, Py_ssize_t flat) noexcept nogil:
@@ -277,24 +279,34 @@ cdef void work(const Job* job, Py_ssize_t task, const T* data, A* partial, char*
         horizontal(job, task, data, partial, staged)
 
 
-cdef int reduce_of(Job* job, const T* data, A acc, View* out, int threads) noexcept nogil:
+cdef void one_task(const void* given, Py_ssize_t task, int thread) noexcept nogil:
+    cdef const Job* job = <const Job*> given
+    cdef const char* data = job.outer.data
+    cdef char* staged = job.staged + thread * CHUNK * 8
+    if job.outer.dtype == FLOAT32:
+        work(job, task, <const float*> data, <double*> job.partial, staged)
+    elif job.outer.dtype == FLOAT64:
+        work(job, task, <const double*> data, <double*> job.partial, staged)
+    elif job.outer.dtype == INT32:
+        work(job, task, <const int*> data, <int64*> job.partial, staged)
+    elif job.outer.dtype == INT64:
+        work(job, task, <const int64*> data, <int64*> job.partial, staged)
+    else:
+        work(job, task, <const boolean*> data, <int64*> job.partial, staged)
+
+
+cdef int reduce_of(Job* job, A like, View* out, int threads) noexcept nogil:
     """Partial results of every task, combined in order, cast into out."""
-    cdef Py_ssize_t outputs = job.outer.size, tasks = job.spans * job.groups, t, o
+    cdef Py_ssize_t outputs = job.outer.size, t, o
     cdef A* partial = <A*> malloc(max(job.spans, 1) * outputs * sizeof(A) + threads * CHUNK * 8)
-    cdef char* staged
     cdef View result
     cdef int status
     if partial is NULL:
         return -1
-    staged = <char*> (partial + max(job.spans, 1) * outputs)
+    job.partial, job.staged = <char*> partial, <char*> (partial + max(job.spans, 1) * outputs)
     for o in range(outputs if job.spans == 0 else 0):
-        partial[o] = identity(job.op, acc)
-    if threads == 1:
-        for t in range(tasks):
-            work(job, t, data, partial, staged)
-    else:
-        for t in prange(tasks, num_threads=threads, schedule="static"):
-            work(job, t, data, partial, staged + thread_number() * CHUNK * 8)
+        partial[o] = identity(job.op, like)
+    share(one_task, job, job.spans * job.groups, threads)
     for t in range(1, job.spans):
         for o in range(outputs):
             partial[o] = combine(job.op, partial[o], partial[t * outputs + o])
@@ -384,15 +396,9 @@ cdef int reduce_views(int op, View* a, int kept, View* out, int threads) noexcep
         job.group = max(BLOCK // max(inner.size, 1), 1)
         job.groups = (job.outer.size + job.group - 1) // job.group
     job.spans = (inner.size + job.span - 1) // job.span
-    if a.dtype == FLOAT32:
-        return reduce_of(&job, <const float*> job.outer.data, <double> 0, out, threads)
-    if a.dtype == FLOAT64:
-        return reduce_of(&job, <const double*> job.outer.data, <double> 0, out, threads)
-    if a.dtype == INT32:
-        return reduce_of(&job, <const int*> job.outer.data, <int64> 0, out, threads)
-    if a.dtype == INT64:
-        return reduce_of(&job, <const int64*> job.outer.data, <int64> 0, out, threads)
-    return reduce_of(&job, <const boolean*> job.outer.data, <int64> 0, out, threads)
+    if a.dtype == FLOAT32 or a.dtype == FLOAT64:
+        return reduce_of(&job, <double> 0, out, threads)
+    return reduce_of(&job, <int64> 0, out, threads)
 
 
 # ---- Along one axis, the last --------------------------------------------------------------------------
@@ -441,20 +447,33 @@ cdef void line(int op, const char* a, int dtype, char* out, Py_ssize_t n) noexce
         running_sum(<const int64*> a, <int64*> out, n)
 
 
-cdef int lines(int op, View* a, View* out, Py_ssize_t out_length, int threads) noexcept nogil:
-    """Every line along the last axis of `a`, into out_length elements of out each"""
-    cdef Py_ssize_t n = a.shape[a.ndim - 1], count = a.size // n if n else 0, i
-    cdef Py_ssize_t row = (n + 8) * 8
-    cdef char* staged = <char*> malloc(2 * threads * row)
-    cdef char* here
-    if staged is NULL:
+cdef struct Lines:
+    int op
+    const View* a
+    const View* out
+    Py_ssize_t n, out_n             # elements of a line and of its result
+    Py_ssize_t room                 # bytes of either, staged
+    char* staged
+
+
+cdef void one_line(const void* given, Py_ssize_t i, int thread) noexcept nogil:
+    cdef const Lines* job = <const Lines*> given
+    cdef char* here = job.staged + 2 * thread * job.room
+    gather(job.a, i * job.n, job.n, here)
+    line(job.op, here, job.a.dtype, here + job.room, job.n)
+    scatter(here + job.room, i * job.out_n, job.out_n, job.out)
+
+
+cdef int lines(int op, View* a, View* out, Py_ssize_t out_n, int threads) noexcept nogil:
+    """Every line along the last axis of `a`, into out_n elements of out each"""
+    cdef Lines job
+    job.op, job.a, job.out, job.n, job.out_n = op, a, out, a.shape[a.ndim - 1], out_n
+    job.room = (job.n + 8) * 8
+    job.staged = <char*> malloc(2 * threads * job.room)
+    if job.staged is NULL:
         return -1
-    for i in prange(count, num_threads=threads, schedule="static", use_threads_if=threads > 1):
-        here = staged + 2 * thread_number() * row
-        gather(a, i * n, n, here)
-        line(op, here, a.dtype, here + row, n)
-        scatter(here + row, i * out_length, out_length, out)
-    free(staged)
+    share(one_line, &job, a.size // job.n if job.n else 0, threads)
+    free(job.staged)
     return 0
 
 

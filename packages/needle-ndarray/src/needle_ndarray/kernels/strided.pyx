@@ -2,13 +2,13 @@
 # `gather` brings elements start .. start+n of any view into a small buffer that stays in the cache, `scatter` takes such a
 # buffer back. So every arithmetic loop is written once, for contiguous data, and no view is ever copied whole.
 
-from cython.parallel cimport prange
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from needle_ndarray.kernels.views cimport (
-    BLOCK, BOOL, CHUNK, FLOAT32, INT32, INT64, MAX_NDIM, T, View, boolean, int64, magnitude, thread_number
+    BLOCK, BOOL, CHUNK, FLOAT32, INT32, INT64, MAX_NDIM, T, View, boolean, int64, magnitude
 )
+from needle_ndarray.threads cimport share
 
 ctypedef unsigned char word1
 ctypedef unsigned int word4
@@ -249,56 +249,65 @@ cdef void cast(int from_, int to, const char* a, char* out, Py_ssize_t n) noexce
 
 # ---- Copy and fill --------------------------------------------------------------------------
 
-cdef void copy_range(const View* a, const View* out, Py_ssize_t start, Py_ssize_t n, Py_ssize_t chunk,
-                     char* staged, bint a_flat, bint out_flat) noexcept nogil:
+cdef struct Copy:
+    const View* a
+    const View* out
+    bint a_flat, out_flat
+    Py_ssize_t chunk, block         # elements staged at a time, and of a task
+    char* staged                    # room for two chunks, for every thread
+
+
+cdef void copy_range(const Copy* job, Py_ssize_t start, Py_ssize_t n, char* staged) noexcept nogil:
     """out.flat[start:start+n] = a.flat[start:start+n], with cast, a chunk at a time"""
     cdef Py_ssize_t stop = start + n, length
-    cdef char* second = staged + chunk * 8
+    cdef const View* a = job.a
+    cdef const View* out = job.out
+    cdef char* second = staged + job.chunk * 8
     cdef char* source
     cdef char* target
     while start < stop:
-        length = min(chunk, stop - start)
-        target = out.data + start * out.itemsize if out_flat else second
+        length = min(job.chunk, stop - start)
+        target = out.data + start * out.itemsize if job.out_flat else second
         if a.dtype == out.dtype:
-            if not out_flat and a_flat:
+            if not job.out_flat and job.a_flat:
                 scatter(a.data + start * a.itemsize, start, length, out)
             else:
                 gather(a, start, length, target)
-                if not out_flat:
+                if not job.out_flat:
                     scatter(target, start, length, out)
         else:
             source = a.data + start * a.itemsize
-            if not a_flat:
+            if not job.a_flat:
                 source = staged
                 gather(a, start, length, source)
             cast(a.dtype, out.dtype, source, target, length)
-            if not out_flat:
+            if not job.out_flat:
                 scatter(target, start, length, out)
         start += length
+
+
+cdef void one_block(const void* given, Py_ssize_t b, int thread) noexcept nogil:
+    cdef const Copy* job = <const Copy*> given
+    copy_range(job, b * job.block, min(job.block, job.out.size - b * job.block), job.staged + thread * job.chunk * 16)
 
 
 cdef int copy(View* a, View* out, int threads) noexcept nogil:
     """out[...] = a, cast to out's dtype; -1 when there is no memory for the staging buffers"""
     cdef View* views[2]
-    cdef Py_ssize_t chunk, blocks, size = out.size, block, b
-    cdef bint a_flat, out_flat
-    cdef char* staged
+    cdef Copy job
     views[0], views[1] = a, out
     coalesce(views, 2)
-    a_flat, out_flat = contiguous(a), contiguous(out)
-    chunk = chunk_length(views, 2)
-    block = chunk * max(1, BLOCK // chunk)
-    blocks = (size + block - 1) // block
-    staged = <char*> malloc(threads * chunk * 16)
-    if staged is NULL:
+    job.a, job.out, job.a_flat, job.out_flat = a, out, contiguous(a), contiguous(out)
+    job.chunk = chunk_length(views, 2)
+    job.block = job.chunk * max(1, BLOCK // job.chunk)
+    job.staged = <char*> malloc(threads * job.chunk * 16)
+    if job.staged is NULL:
         return -1
     if threads == 1:
-        copy_range(a, out, 0, size, chunk, staged, a_flat, out_flat)
+        copy_range(&job, 0, out.size, job.staged)
     else:
-        for b in prange(blocks, num_threads=threads, schedule="static"):
-            copy_range(a, out, b * block, min(block, size - b * block), chunk,
-                       staged + thread_number() * chunk * 16, a_flat, out_flat)
-    free(staged)
+        share(one_block, &job, (out.size + job.block - 1) // job.block, threads)
+    free(job.staged)
     return 0
 
 

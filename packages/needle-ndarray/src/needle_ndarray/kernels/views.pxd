@@ -35,17 +35,6 @@ cdef struct View:           # an array: strides count elements
     Py_ssize_t shape[32]
     Py_ssize_t strides[32]
 
-cdef extern from *:
-    """
-    #ifdef _OPENMP
-    #include <omp.h>
-    #define needle_thread_number() omp_get_thread_num()
-    #else
-    #define needle_thread_number() 0
-    #endif
-    """
-    int thread_number "needle_thread_number"() noexcept nogil
-
 
 cdef inline Py_ssize_t magnitude(Py_ssize_t stride) noexcept nogil:
     return stride if stride >= 0 else -stride
