@@ -36,6 +36,15 @@ def test_needle_does_not_import(python, unwanted):
     assert (done.returncode, done.stdout.strip()) == (0, "False")
 
 
+@pytest.mark.parametrize("module", ["needle_ndarray", "needle", "needle.nn", "needle.optim", "needle.testing"])
+def test_import_needs_nothing_that_numpy_has_not_imported(python, module):
+    """Of the standard library and of NumPy; what else is needed is imported where it is used."""
+    code = f"import sys, numpy; before = {{*sys.modules}}; import {module}; new = {{*sys.modules}} - before; "
+    found = "sorted(n for n in new if n.partition('.')[0] in {*sys.stdlib_module_names, 'numpy'})"
+    done = python("-c", code + f"print({found})")
+    assert (done.returncode, done.stdout.strip()) == (0, "[]")
+
+
 @pytest.mark.parametrize(("face", "canonical"), FACES)
 def test_face_shows_the_canonical_objects(face, canonical):
     face, canonical = vars(import_module(face)), vars(import_module(canonical))

@@ -1,6 +1,5 @@
 """Switches of the engine, each of the thread that sets it: gradients on and off, lazy mode, anomaly mode."""
 
-import linecache
 import os.path
 import sys
 from contextlib import ContextDecorator
@@ -102,11 +101,13 @@ class AnomalyError(FloatingPointError):
 
 def line_of_user() -> str:
     """The innermost line outside of this package, as 'file:line: text'."""
+    from linecache import getline
+
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
         frame = frame.f_back
     name, line = frame.f_code.co_filename, frame.f_lineno
-    text = linecache.getline(name, line).strip()
+    text = getline(name, line).strip()
     return f"{name}:{line}" + (f": {text}" if text else "")
 
 

@@ -1,7 +1,5 @@
 """What this build and this machine offer."""
 
-import platform
-
 import numpy as np
 
 from needle_ndarray import kernels
@@ -25,10 +23,12 @@ def config() -> dict[str, object]:
 
 def show_config() -> None:
     """Print versions, instruction set, threads, BLAS, allocator and devices."""
+    from platform import python_version
+
     from needle_ndarray import __version__
 
     stats = memory_stats()
-    rows = {"needle-ndarray": __version__, "Python": platform.python_version(), "NumPy": np.__version__, **config()}
+    rows = {"needle-ndarray": __version__, "Python": python_version(), "NumPy": np.__version__, **config()}
     rows["allocator"] = (
         f"{stats['live_bytes'] / 2**20:.1f} MiB live, {stats['cached_bytes'] / 2**20:.1f} MiB cached"
         f" (at most {stats['cache_limit'] / 2**20:.0f} MiB)"

@@ -9,7 +9,6 @@ float32 takes one word a number (24 bits of it if uniform), float64 two words (5
 Muller's method, from additions, products, quotients and square roots only, which are rounded alike everywhere.
 """
 
-import threading
 from typing import Any
 
 import numpy as np
@@ -25,11 +24,13 @@ class Generator:
     """A stream of Philox blocks: a seed, and the number of blocks used up."""
 
     def __init__(self, seed: int, counter: int = 0):
+        from threading import Lock
+
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
             raise TypeError(f"seed: expected an int, got {seed!r}")
         self.seed = int(seed) & _MASK
         self.counter = int(counter)
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def advance(self, size: int, itemsize: int) -> int:
         """Set blocks aside for `size` numbers; the first one's counter."""
