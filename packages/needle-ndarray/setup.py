@@ -21,6 +21,7 @@ KERNELS = [
     "ewise",
     "strided",
     "reduce",
+    "gemm",
     "matmul",
     "index",
     "random",

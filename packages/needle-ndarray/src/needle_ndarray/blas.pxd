@@ -1,3 +1,3 @@
-from needle_ndarray.kernels cimport matmul as products
+from needle_ndarray.kernels.gemm cimport Blas
 
-cdef const products.Blas* blas() except NULL
+cdef const Blas* blas() except NULL

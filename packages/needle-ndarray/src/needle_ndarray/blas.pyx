@@ -2,7 +2,7 @@
 
 import os
 
-from needle_ndarray.kernels cimport matmul as products
+from needle_ndarray.kernels.gemm cimport Blas
 
 cdef extern from "dlfcn.h":
     void* dlopen(const char* path, int flags)
@@ -10,7 +10,7 @@ cdef extern from "dlfcn.h":
     int RTLD_NOW
     int RTLD_LOCAL
 
-cdef products.Blas found
+cdef Blas found
 cdef bint blas_sought = False
 cdef str blas_name = ""
 
@@ -49,7 +49,7 @@ cdef int find_blas() except -1:
     return 0
 
 
-cdef const products.Blas* blas() except NULL:
+cdef const Blas* blas() except NULL:
     """The BLAS functions, sought at the first call; NULL in them where there is none"""
     if not blas_sought:
         find_blas()

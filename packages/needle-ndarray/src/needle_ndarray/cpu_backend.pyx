@@ -12,6 +12,7 @@ from needle_ndarray.kernels cimport ewise, nn, optim, strided
 from needle_ndarray.kernels cimport attention as attentions, norm as norms
 from needle_ndarray.kernels cimport conv, pool as pools, recurrent
 from needle_ndarray.kernels cimport index as indexing, matmul as products, random as generators, reduce as reductions
+from needle_ndarray.kernels.gemm cimport Blas
 from needle_ndarray.kernels.views cimport View, int64
 from needle_ndarray.ndarray cimport NDArray
 from needle_ndarray.optable cimport EXP, FLOAT32, INT64, POWER, RELU, TANH
@@ -313,7 +314,7 @@ cdef class CPUBackend(Backend):
     cpdef matmul(self, object a, object b, object out):
         cdef View left, right, target
         cdef int threads, status, n, i
-        cdef const products.Blas* blas_found
+        cdef const Blas* blas_found
         cdef Py_ssize_t largest
         cdef NDArray result = <NDArray?> out
         host(a, &left)

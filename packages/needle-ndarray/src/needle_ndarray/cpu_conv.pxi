@@ -64,7 +64,7 @@ cdef int convolution(Backend backend, int op, object x, object weight, object y,
     """One of the three verbs: the operand that `op` computes is written. What needs BLAS is left to the default without it."""
     cdef View image, filters, result
     cdef conv.Conv g
-    cdef const products.Blas* blas_found = blas()
+    cdef const Blas* blas_found = blas()
     cdef Py_ssize_t count
     cdef int threads, dtype
     cdef NDArray a, b, c

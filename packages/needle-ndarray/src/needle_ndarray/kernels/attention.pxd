@@ -1,4 +1,4 @@
-from needle_ndarray.kernels.matmul cimport Blas
+from needle_ndarray.kernels.gemm cimport Blas
 from needle_ndarray.kernels.views cimport View
 
 cdef struct Attention:          # rows of q, k, v and of the results have unit stride and a row stride that BLAS takes

@@ -7,32 +7,14 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 from needle_ndarray.kernels.ewise cimport unary
-from needle_ndarray.kernels.matmul cimport Blas
+from needle_ndarray.kernels.gemm cimport NO_TRANS, TRANS, product
 from needle_ndarray.kernels.rows cimport LANES, RUN, clear, folded
 from needle_ndarray.kernels.views cimport BOOL, FLOAT32, F, View, boolean
 from needle_ndarray.optable cimport EXP
 from needle_ndarray.threads cimport share
 
-ctypedef void (*sgemm_t)(int order, int ta, int tb, int m, int n, int k, float alpha, const float* a, int lda,
-                         const float* b, int ldb, float beta, float* c, int ldc) noexcept nogil
-ctypedef void (*dgemm_t)(int order, int ta, int tb, int m, int n, int k, double alpha, const double* a, int lda,
-                         const double* b, int ldb, double beta, double* c, int ldc) noexcept nogil
-
 cdef enum:
-    ROW_MAJOR = 101
-    NO_TRANS = 111
-    TRANS = 112
     BLOCK = 64              # query rows at a time
-
-
-cdef void gemm(const Blas* blas, int ta, int tb, Py_ssize_t m, Py_ssize_t n, Py_ssize_t k, double alpha, const F* a, Py_ssize_t lda,
-               const F* b, Py_ssize_t ldb, double beta, F* c, Py_ssize_t ldc) noexcept nogil:
-    """c = alpha a b + beta c"""
-    if F is float:
-        (<sgemm_t> blas.sgemm)(ROW_MAJOR, ta, tb, <int> m, <int> n, <int> k, <float> alpha, a, <int> lda, b, <int> ldb,
-                               <float> beta, c, <int> ldc)
-    else:
-        (<dgemm_t> blas.dgemm)(ROW_MAJOR, ta, tb, <int> m, <int> n, <int> k, alpha, a, <int> lda, b, <int> ldb, beta, c, <int> ldc)
 
 
 # ---- Where things lie --------------------------------------------------------------------------
@@ -158,9 +140,9 @@ cdef void weigh(const Attention* job, Py_ssize_t batch, Py_ssize_t first, Py_ssi
     cdef Py_ssize_t i, row
     cdef double total
     cdef const char* mask
-    gemm(job.blas, NO_TRANS, TRANS, rows, n, columns_of(&job.q), job.scale,
-         <const F*> matrix(&job.q, batch) + first * row_stride(&job.q), row_stride(&job.q),
-         <const F*> matrix(&job.k, batch), row_stride(&job.k), 0, scores, n)
+    product(job.blas, NO_TRANS, TRANS, rows, n, columns_of(&job.q), job.scale,
+            <const F*> matrix(&job.q, batch) + first * row_stride(&job.q), row_stride(&job.q),
+            <const F*> matrix(&job.k, batch), row_stride(&job.k), False, scores, n)
     if job.masked:
         mask = matrix(&job.mask, batch)
         for i in range(rows):
@@ -216,8 +198,8 @@ cdef void attend(const Attention* job, Py_ssize_t batch, Py_ssize_t first, View*
             memset(target + i * row, 0, dv * sizeof(F))
         return
     weigh(job, batch, first, rows, n, room, weights, inverse)
-    gemm(job.blas, NO_TRANS, NO_TRANS, rows, dv, n, 1, weights, n, <const F*> matrix(&job.v, batch), row_stride(&job.v),
-         0, target, row)
+    product(job.blas, NO_TRANS, NO_TRANS, rows, dv, n, 1, weights, n, <const F*> matrix(&job.v, batch), row_stride(&job.v),
+            False, target, row)
     for i in range(rows):
         multiply(target + i * row, inverse[i], dv)
 
@@ -297,16 +279,16 @@ cdef void attend_grad(const Attention* job, Py_ssize_t batch, const View* grad, 
         weigh(job, batch, first, rows, n, room, p, inverse)
         for i in range(rows):
             multiply(p + i * n, inverse[i], n)
-        gemm(job.blas, TRANS, NO_TRANS, n, width, rows, 1, p, n, grad_at, row_stride(grad), 1, dv_at, row_stride(dv))
-        gemm(job.blas, NO_TRANS, TRANS, rows, n, width, 1, grad_at, row_stride(grad),
-             <const F*> matrix(&job.v, batch), row_stride(&job.v), 0, room, n)
+        product(job.blas, TRANS, NO_TRANS, n, width, rows, 1, p, n, grad_at, row_stride(grad), True, dv_at, row_stride(dv))
+        product(job.blas, NO_TRANS, TRANS, rows, n, width, 1, grad_at, row_stride(grad),
+                <const F*> matrix(&job.v, batch), row_stride(&job.v), False, room, n)
         for i in range(rows):
             ds = room + i * n
             mean = <F> dot(p + i * n, ds, n)
             for j in range(n):
                 ds[j] = p[i * n + j] * (ds[j] - mean)
-        gemm(job.blas, NO_TRANS, NO_TRANS, rows, d, n, job.scale, room, n, k_at, row_stride(&job.k), 0, dq_at, row_stride(dq))
-        gemm(job.blas, TRANS, NO_TRANS, n, d, rows, job.scale, room, n, q_at, row_stride(&job.q), 1, dk_at, row_stride(dk))
+        product(job.blas, NO_TRANS, NO_TRANS, rows, d, n, job.scale, room, n, k_at, row_stride(&job.k), False, dq_at, row_stride(dq))
+        product(job.blas, TRANS, NO_TRANS, n, d, rows, job.scale, room, n, q_at, row_stride(&job.q), True, dk_at, row_stride(dk))
         first += rows
 
 

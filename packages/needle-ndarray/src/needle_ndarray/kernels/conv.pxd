@@ -1,4 +1,4 @@
-from needle_ndarray.kernels.matmul cimport Blas
+from needle_ndarray.kernels.gemm cimport Blas
 
 cdef struct Conv:               # sizes of a convolution, all of them 1 or more but the padding; arrays are compact
     Py_ssize_t n, h, w, c       # x (n, h, w, c)

@@ -5,7 +5,7 @@
 from libc.string cimport memcpy, memset
 
 from needle_ndarray.kernels.direct cimport direct, direct_elements, fits, part_elements, swapped, weight_part
-from needle_ndarray.kernels.matmul cimport Blas
+from needle_ndarray.kernels.gemm cimport Blas
 from needle_ndarray.kernels.views cimport FLOAT32, F
 from needle_ndarray.threads cimport share
 

@@ -1,10 +1,5 @@
+from needle_ndarray.kernels.gemm cimport Blas
 from needle_ndarray.kernels.views cimport View
-
-cdef struct Blas:               # what was found in the BLAS library; NULL where there is none
-    void* sgemm
-    void* dgemm
-    void* sgemv
-    void* dgemv
 
 cdef int matmul_views(const Blas* blas, View* a, View* b, View* out, int threads) noexcept nogil
 cdef void matmul_tiled(const float* a, const float* b, float* out, Py_ssize_t m, Py_ssize_t n, Py_ssize_t p) noexcept nogil

@@ -5,10 +5,12 @@
 
 enum { needle_wide_float = 2 * needle_lanes_float, needle_wide_double = 2 * needle_lanes_double };
 
-/* out[i, j] = sum of a[i, l] b[l, j] for i < rows, j < cols: at most one tile. Rows of b are readable to the tile's whole width. */
+/* out[i, j] = alpha sum of a[i, l] b[l, j] for i < rows, j < cols: at most one tile; added to what is there if `add`. Rows of b
+ * are readable to the tile's whole width. */
 #define NEEDLE_PRODUCT(T)                                                                                                   \
     static void needle_product_##T(const T *a, ptrdiff_t a_row, ptrdiff_t a_col, const T *b, ptrdiff_t b_row, T *out,       \
-                                   ptrdiff_t out_row, ptrdiff_t out_col, ptrdiff_t rows, ptrdiff_t cols, ptrdiff_t k)       \
+                                   ptrdiff_t out_row, ptrdiff_t out_col, ptrdiff_t rows, ptrdiff_t cols, ptrdiff_t k,       \
+                                   T alpha, int add)                                                                        \
     {                                                                                                                       \
         enum { LANES = needle_lanes_##T };                                                                                  \
         needle_vector_##T sum[NEEDLE_ROWS][2] = {{{0}}};                                                                    \
@@ -27,15 +29,22 @@ enum { needle_wide_float = 2 * needle_lanes_float, needle_wide_double = 2 * need
         }                                                                                                                   \
         _Pragma("GCC unroll 8") for (int r = 0; r < NEEDLE_ROWS; r++)                                                       \
         {                                                                                                                   \
+            sum[r][0] *= alpha;                                                                                             \
+            sum[r][1] *= alpha;                                                                                             \
             if (r < rows && cols == 2 * LANES && out_col == 1) {                                                            \
-                *(needle_loose_##T *) (out + r * out_row) = sum[r][0];                                                      \
-                *(needle_loose_##T *) (out + r * out_row + LANES) = sum[r][1];                                              \
+                needle_loose_##T *left = (needle_loose_##T *) (out + r * out_row), *right = left + 1;                       \
+                if (add) {                                                                                                  \
+                    sum[r][0] += *left;                                                                                     \
+                    sum[r][1] += *right;                                                                                    \
+                }                                                                                                           \
+                *left = sum[r][0];                                                                                          \
+                *right = sum[r][1];                                                                                         \
             } else if (r < rows) {                                                                                          \
                 T row[2 * LANES];                                                                                           \
                 memcpy(row, &sum[r][0], sizeof row / 2);                                                                    \
                 memcpy(row + LANES, &sum[r][1], sizeof row / 2);                                                            \
                 for (ptrdiff_t j = 0; j < cols; j++)                                                                        \
-                    out[r * out_row + j * out_col] = row[j];                                                                \
+                    out[r * out_row + j * out_col] = add ? out[r * out_row + j * out_col] + row[j] : row[j];                \
             }                                                                                                               \
         }                                                                                                                   \
     }
