@@ -1,5 +1,6 @@
 """Devices and Hypothesis profiles for the tests of needle-ndarray."""
 
+import gc
 import os
 
 import pytest
@@ -16,6 +17,10 @@ settings.load_profile(os.environ.get("NEEDLE_HYPOTHESIS", "ci"))
 
 HOST = ["cpu", "cpu_numpy"]
 DEVICES = HOST + ["cuda"] * nd.cuda().enabled()  # by a GPU, or by needle-cuda's emulation
+
+
+def pytest_collection_finish():
+    gc.freeze()  # tens of thousands of tests, which gc.collect() need not look through each time
 
 
 @pytest.fixture(params=DEVICES)
