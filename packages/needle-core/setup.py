@@ -1,4 +1,9 @@
-"""Compile the autograd engine. Everything else of needle-core is plain Python."""
+"""Compile the autograd engine. Everything else of needle-core is plain Python.
+
+NEEDLE_BUILD_OPTIMIZE=0  without optimisation: builds sooner, runs slower
+"""
+
+import os
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
@@ -10,6 +15,7 @@ DIRECTIVES = {
     "binding": False,  # plain method descriptors check what self is; Cython's own functions do not
     "embedsignature": True,
 }
-ENGINE = Extension("needle.autograd", ["src/needle/autograd.pyx"], extra_compile_args=["-O3", "-g0"])
+COMPILE = ["-O" + os.environ.get("NEEDLE_BUILD_OPTIMIZE", "3"), "-g0"]
+ENGINE = Extension("needle.autograd", ["src/needle/autograd.pyx"], extra_compile_args=COMPILE)
 
 setup(ext_modules=cythonize([ENGINE], include_path=["src"], compiler_directives=DIRECTIVES))
