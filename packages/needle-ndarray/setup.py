@@ -1,6 +1,7 @@
 """Compile the Cython modules: the kernels once per instruction-set level, everything else once.
 
 NEEDLE_BUILD_LEVELS   comma list out of v2, v3, v4 (x86-64 levels); default: all three
+NEEDLE_BUILD_OPTIMIZE=0  without optimisation: builds sooner, runs slower
 NEEDLE_BUILD_DEBUG=1  bounds checks, AddressSanitizer and UBSan, one level
 """
 
@@ -46,7 +47,8 @@ COMPILE = [
     "-Wno-unused-function",
     "-Wno-tautological-compare",
 ]
-COMPILE += ["-O1", "-g", "-fsanitize=address,undefined", "-fno-omit-frame-pointer"] if DEBUG else ["-O3", "-g0"]
+OPTIMIZE = "-O" + os.environ.get("NEEDLE_BUILD_OPTIMIZE", "3")
+COMPILE += ["-O0", "-g1", "-fsanitize=address,undefined", "-fno-omit-frame-pointer"] if DEBUG else [OPTIMIZE, "-g0"]
 LINK = ["-fsanitize=address,undefined"] if DEBUG else []
 DIRECTIVES = {
     "language_level": 3,
