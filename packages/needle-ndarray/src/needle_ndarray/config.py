@@ -3,9 +3,9 @@
 import numpy as np
 
 from needle_ndarray import kernels
+from needle_ndarray.blas import blas_in_use
 from needle_ndarray.buffer import memory_stats
 from needle_ndarray.devices import DeviceError, all_devices
-from needle_ndarray.blas import blas_in_use
 from needle_ndarray.threads import get_num_threads
 
 

@@ -30,7 +30,7 @@ class MatMul(TensorOp):
         if a.requires_grad:
             da = sum_to(PRODUCT[tb, True](b, out_grad) if ta else PRODUCT[False, not tb](out_grad, b), a.shape)
         if b.requires_grad:
-            if b.ndim == 2 and a.ndim > 2 and not ta:  # one product over all rows, not one per leading entry and their sum
+            if b.ndim == 2 and a.ndim > 2 and not ta:  # not a product per leading entry, and then their sum
                 db = RowsProduct()(out_grad, a) if tb else RowsProduct()(a, out_grad)
             else:
                 db = sum_to(PRODUCT[True, ta](out_grad, a) if tb else PRODUCT[not ta, False](a, out_grad), b.shape)

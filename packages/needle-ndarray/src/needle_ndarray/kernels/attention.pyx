@@ -287,7 +287,8 @@ cdef void attend_grad(const Attention* job, Py_ssize_t batch, const View* grad, 
             mean = <F> dot(p + i * n, ds, n)
             for j in range(n):
                 ds[j] = p[i * n + j] * (ds[j] - mean)
-        product(job.blas, NO_TRANS, NO_TRANS, rows, d, n, job.scale, room, n, k_at, row_stride(&job.k), False, dq_at, row_stride(dq))
+        product(job.blas, NO_TRANS, NO_TRANS, rows, d, n, job.scale, room, n, k_at, row_stride(&job.k), False,
+                dq_at, row_stride(dq))
         product(job.blas, TRANS, NO_TRANS, n, d, rows, job.scale, room, n, q_at, row_stride(&job.q), True, dk_at, row_stride(dk))
         first += rows
 

@@ -132,7 +132,8 @@ cdef int one(const Blas* blas, const View* a, Py_ssize_t a_offset, const View* b
     c.left.copied = c.right.copied = False
     status = operand(a, a_offset, &c.left) or operand(b, b_offset, &c.right)
     if status == 0:
-        c.blas, c.dtype, c.m, c.k, c.n, c.by_rows, c.out, c.out_row, c.item = blas, out.dtype, m, k, n, m >= n, target, out_row, item
+        c.blas, c.dtype, c.m, c.k, c.n, c.by_rows = blas, out.dtype, m, k, n, m >= n
+        c.out, c.out_row, c.item = target, out_row, item
         length = max(m, n)
         c.panel = min(<Py_ssize_t> PANEL, (length // 2 + STEP - 1) // STEP * STEP) if m * n * k >= SPLIT else length
         share(one_panel, &c, (length + c.panel - 1) // c.panel, threads)
