@@ -8,10 +8,20 @@ from libc.math cimport NAN, sqrt
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
-from needle_ndarray.kernels.rows cimport LANES, RUN, Cut, clear, coefficients, cut, folded, room_for, rows_of, store, total
+from needle_ndarray.kernels.rows cimport Cut, coefficients, cut, room_for, rows_of, store, total
 from needle_ndarray.kernels.strided cimport contiguous, gather, scatter
 from needle_ndarray.kernels.views cimport FLOAT32, F, View
 from needle_ndarray.threads cimport share
+
+cdef extern from "norm.h" nogil:
+    void needle_layer_norm_float(const float* x, Py_ssize_t rows, Py_ssize_t n, const float* weight, const float* bias, double eps,
+                                 float* out) noexcept
+    void needle_layer_norm_double(const double* x, Py_ssize_t rows, Py_ssize_t n, const double* weight, const double* bias,
+                                  double eps, double* out) noexcept
+    void needle_layer_norm_grad_float(const float* grad, const float* x, Py_ssize_t rows, Py_ssize_t n, const float* weight,
+                                      double eps, float* dx, float* dweight, float* dbias) noexcept
+    void needle_layer_norm_grad_double(const double* grad, const double* x, Py_ssize_t rows, Py_ssize_t n, const double* weight,
+                                       double eps, double* dx, double* dweight, double* dbias) noexcept
 
 cdef struct Norm:               # a call: what its tasks read and write
     Cut cut
@@ -31,110 +41,22 @@ cdef void prepare(Norm* job, const View* grad, const View* x, const View* out, d
     job.cut, job.grad, job.x, job.out, job.eps = cut(x), grad, x, out, eps
     job.grad_flat, job.flat, job.out_flat = grad is not NULL and contiguous(grad), contiguous(x), contiguous(out)
 
-# ---- Sums along a row --------------------------------------------------------------------------
-
-cdef double sum_from(const F* x, F x0, Py_ssize_t n) noexcept nogil:
-    """sum of x - x0"""
-    cdef F lane[LANES]
-    cdef double acc = 0
-    cdef Py_ssize_t run, k, _i
-    while n > 0:
-        run = min(n, <Py_ssize_t> RUN)
-        clear(lane)
-        for _i in range(run // LANES):
-            for k in range(LANES):
-                lane[k] += x[k] - x0
-            x += LANES
-        for k in range(run % LANES):
-            lane[k] += x[k] - x0
-        x += run % LANES
-        n -= run
-        acc += folded(lane)
-    return acc
-
-
-cdef double squares_from(const F* x, F x0, F m, Py_ssize_t n) noexcept nogil:
-    """sum of ((x - x0) - m)^2"""
-    cdef F lane[LANES]
-    cdef double acc = 0
-    cdef Py_ssize_t run, k, _i
-    while n > 0:
-        run = min(n, <Py_ssize_t> RUN)
-        clear(lane)
-        for _i in range(run // LANES):
-            for k in range(LANES):
-                lane[k] += ((x[k] - x0) - m) * ((x[k] - x0) - m)
-            x += LANES
-        for k in range(run % LANES):
-            lane[k] += ((x[k] - x0) - m) * ((x[k] - x0) - m)
-        x += run % LANES
-        n -= run
-        acc += folded(lane)
-    return acc
-
-
-cdef void gradient_sums(const F* grad, const F* weight, const F* x, Py_ssize_t n, double* d, double* g, double* gd) noexcept nogil:
-    """d = sum of x - x0, g = sum of grad weight, gd = sum of grad weight (x - x0): one pass, while the row comes in"""
-    cdef F lane[LANES]
-    cdef F lane_g[LANES]
-    cdef F lane_gd[LANES]
-    cdef F each, x0 = x[0]
-    cdef Py_ssize_t run, k, _i
-    d[0] = g[0] = gd[0] = 0
-    while n > 0:
-        run = min(n, <Py_ssize_t> RUN)
-        clear(lane)
-        clear(lane_g)
-        clear(lane_gd)
-        for _i in range(run // LANES):
-            for k in range(LANES):
-                each = grad[k] * weight[k]
-                lane[k] += x[k] - x0
-                lane_g[k] += each
-                lane_gd[k] += each * (x[k] - x0)
-            grad += LANES
-            weight += LANES
-            x += LANES
-        for k in range(run % LANES):
-            each = grad[k] * weight[k]
-            lane[k] += x[k] - x0
-            lane_g[k] += each
-            lane_gd[k] += each * (x[k] - x0)
-        grad += run % LANES
-        weight += run % LANES
-        x += run % LANES
-        n -= run
-        d[0] += folded(lane)
-        g[0] += folded(lane_g)
-        gd[0] += folded(lane_gd)
-
-
-cdef inline F mean_from(const F* x, Py_ssize_t n) noexcept nogil:
-    """mean - x[0]"""
-    return <F> (sum_from(x, x[0], n) / n)
-
-
-cdef inline F rsqrt_of(const F* x, F m, Py_ssize_t n, double eps) noexcept nogil:
-    """(var + eps)^(-1/2)"""
-    return <F> (1 / sqrt(squares_from(x, x[0], m, n) / n + eps))
-
-
 # ---- Layer norm --------------------------------------------------------------------------
 
-cdef void layer_norm_row(const F* x, const F* weight, const F* bias, double eps, F* out, Py_ssize_t n) noexcept nogil:
-    cdef F x0 = x[0], m = mean_from(x, n), r = rsqrt_of(x, m, n, eps)
-    cdef Py_ssize_t j
-    for j in range(n):
-        out[j] = ((x[j] - x0) - m) * r * weight[j] + bias[j]
+cdef inline void normalise(const F* x, Py_ssize_t rows, Py_ssize_t n, const F* weight, const F* bias, double eps,
+                           F* out) noexcept nogil:
+    if F is float:
+        needle_layer_norm_float(x, rows, n, weight, bias, eps, out)
+    else:
+        needle_layer_norm_double(x, rows, n, weight, bias, eps, out)
 
 
 cdef void layer_norm_step(const Norm* job, Py_ssize_t step, F* staged) noexcept nogil:
-    cdef Py_ssize_t n = job.cut.n, block = job.cut.step * n, start = step * block, count = min(block, job.x.size - start), i
+    cdef Py_ssize_t n = job.cut.n, block = job.cut.step * n, start = step * block, count = min(block, job.x.size - start)
     cdef const F* w = <const F*> job.vectors
     cdef F* source = rows_of(job.x, job.flat, start, count, staged)
     cdef F* target = room_for(job.out, job.out_flat, start, staged + block)
-    for i in range(count // n):
-        layer_norm_row(source + i * n, w, w + n, job.eps, target + i * n, n)
+    normalise(source, count // n, n, w, w + n, job.eps, target)
     if not job.out_flat:
         scatter(<char*> target, start, count, job.out)
 
@@ -164,54 +86,21 @@ cdef int layer_norm_of(View* x, View* weight, View* bias, double eps, View* out,
     return 0
 
 
-cdef void layer_norm_grad_row(const F* grad, const F* x, const F* weight, double eps, F* dx, F* mean, F* scale,
-                              Py_ssize_t n) noexcept nogil:
-    """dx = r (g - mean g - x^ mean(g x^)) for g = grad weight, x^ = r (x - mean); mean and scale = those of the row"""
-    cdef F x0 = x[0], m, r, mean_g, mean_gx
-    cdef double d, g, gd
-    cdef Py_ssize_t j
-    gradient_sums(grad, weight, x, n, &d, &g, &gd)
-    m = <F> (d / n)
-    r = rsqrt_of(x, m, n, eps)
-    mean_g, mean_gx = <F> (g / n), <F> ((gd - g * (d / n)) * r / n)
-    for j in range(n):
-        dx[j] = r * ((grad[j] * weight[j] - mean_g) - ((x[j] - x0) - m) * r * mean_gx)
-    mean[0], scale[0] = m, r
-
-
-cdef void add_four(const F* grad, const F* x, const F* m, const F* r, F* dweight, F* dbias, Py_ssize_t n) noexcept nogil:
-    """dweight += grad x^, dbias += grad, for four rows at a time: the sums are read and written less often"""
-    cdef F m0 = m[0], m1 = m[1], m2 = m[2], m3 = m[3], r0 = r[0], r1 = r[1], r2 = r[2], r3 = r[3]
-    cdef F a0 = x[0], a1 = x[n], a2 = x[2 * n], a3 = x[3 * n]
-    cdef Py_ssize_t j
-    for j in range(n):                  # two loops: with more arrays in one, compilers no longer make vectors
-        dbias[j] += (grad[j] + grad[n + j]) + (grad[2 * n + j] + grad[3 * n + j])
-    for j in range(n):
-        dweight[j] += (grad[j] * (((x[j] - a0) - m0) * r0) + grad[n + j] * (((x[n + j] - a1) - m1) * r1)) \
-            + (grad[2 * n + j] * (((x[2 * n + j] - a2) - m2) * r2) + grad[3 * n + j] * (((x[3 * n + j] - a3) - m3) * r3))
-
-
-cdef void add_rows(const F* grad, const F* x, const F* m, const F* r, Py_ssize_t rows, F* dweight, F* dbias,
-                   Py_ssize_t n) noexcept nogil:
-    cdef Py_ssize_t i, j
-    if rows == 4:
-        add_four(grad, x, m, r, dweight, dbias, n)
-        return
-    for i in range(rows):
-        for j in range(n):
-            dweight[j] += grad[i * n + j] * (((x[i * n + j] - x[i * n]) - m[i]) * r[i])
-            dbias[j] += grad[i * n + j]
+cdef inline void slopes(const F* grad, const F* x, Py_ssize_t rows, Py_ssize_t n, const F* weight, double eps, F* dx, F* dweight,
+                        F* dbias) noexcept nogil:
+    if F is float:
+        needle_layer_norm_grad_float(grad, x, rows, n, weight, eps, dx, dweight, dbias)
+    else:
+        needle_layer_norm_grad_double(grad, x, rows, n, weight, eps, dx, dweight, dbias)
 
 
 cdef void layer_norm_grad_span(const Norm* job, Py_ssize_t task, F* staged) noexcept nogil:
     """One task's rows, and its part of dweight and dbias"""
     cdef const Cut* c = &job.cut
-    cdef Py_ssize_t n = c.n, block = c.step * n, row = task * c.span, stop = min(c.rows, row + c.span), count, i, j
+    cdef Py_ssize_t n = c.n, block = c.step * n, row = task * c.span, stop = min(c.rows, row + c.span), count, j
     cdef const F* weight = <const F*> job.vectors
     cdef double* partial = job.partial + task * 2 * n
     cdef F* sums = staged + 3 * block
-    cdef F m[4]
-    cdef F r[4]
     cdef const F* g
     cdef const F* source
     cdef F* target
@@ -222,10 +111,7 @@ cdef void layer_norm_grad_span(const Norm* job, Py_ssize_t task, F* staged) noex
         source = rows_of(job.x, job.flat, row * n, count * n, staged + block)
         target = room_for(job.out, job.out_flat, row * n, staged + 2 * block)
         memset(sums, 0, 2 * n * sizeof(F))
-        for i in range(count):
-            layer_norm_grad_row(g + i * n, source + i * n, weight, job.eps, target + i * n, &m[i % 4], &r[i % 4], n)
-            if i % 4 == 3 or i == count - 1:            # while these rows are in the cache
-                add_rows(g + (i - i % 4) * n, source + (i - i % 4) * n, m, r, i % 4 + 1, sums, sums + n, n)
+        slopes(g, source, count, n, weight, job.eps, target, sums, sums + n)
         for j in range(2 * n):
             partial[j] += sums[j]
         if not job.out_flat:
