@@ -4,13 +4,16 @@
 from libc.math cimport INFINITY, log
 from libc.stdlib cimport free, malloc
 
-from needle_ndarray.kernels.ewise cimport unary
-from needle_ndarray.kernels.reduce cimport fold_floats
 from needle_ndarray.kernels.rows cimport room_for, rows_of
 from needle_ndarray.kernels.strided cimport contiguous, gather, scatter
-from needle_ndarray.kernels.views cimport CHUNK, FLOAT32, F, View, int64
-from needle_ndarray.optable cimport EXP, MAX, SUM
+from needle_ndarray.kernels.views cimport FLOAT32, F, View, int64
 from needle_ndarray.threads cimport Task, share
+
+cdef extern from "softmax.h" nogil:
+    float needle_largest_float(const float* x, Py_ssize_t n) noexcept
+    double needle_largest_double(const double* x, Py_ssize_t n) noexcept
+    double needle_exps_float(const float* x, Py_ssize_t n, float shift, float* out) noexcept
+    double needle_exps_double(const double* x, Py_ssize_t n, double shift, double* out) noexcept
 
 cdef struct Rows:               # a call: what its tasks, one for each row, read and write
     int op
@@ -25,36 +28,47 @@ cdef struct Rows:               # a call: what its tasks, one for each row, read
     int outside                 # a label is
 
 
-cdef void softmax_row(int op, int dtype, const F* a, F* shifted, F* out, Py_ssize_t n) noexcept nogil:
+cdef inline F largest_of(const F* a, Py_ssize_t n) noexcept nogil:
+    if F is float:
+        return needle_largest_float(a, n)
+    else:
+        return needle_largest_double(a, n)
+
+
+cdef inline double exponentials(const F* a, F shift, F* out, Py_ssize_t n) noexcept nogil:
+    """The sum of e^(a - shift); out = all of them, unless it is NULL"""
+    if F is float:
+        return needle_exps_float(a, n, shift, out)
+    else:
+        return needle_exps_double(a, n, shift, out)
+
+
+cdef void softmax_row(int op, const F* a, F* out, Py_ssize_t n) noexcept nogil:
     """out = e^(a - max) / sum, or its logarithm; for LOGSUMEXP one number, max + log sum"""
     cdef Py_ssize_t i
-    cdef double largest = fold_floats(MAX, dtype, <const char*> a, n), total
-    cdef F shift = <F> largest, scale
-    if op == LOGSUMEXP and (largest == INFINITY or largest == -INFINITY):
+    cdef F shift = largest_of(a, n), scale
+    cdef double total
+    if op == LOGSUMEXP and (shift == <F> INFINITY or shift == <F> -INFINITY):
         shift = 0
-    for i in range(n):
-        shifted[i] = a[i] - shift
+    total = exponentials(a, shift, out if op == SOFTMAX else <F*> NULL, n)
     if op == SOFTMAX:
-        unary(EXP, dtype, <const char*> shifted, <char*> out, n)
-        scale = <F> fold_floats(SUM, dtype, <const char*> out, n)
+        scale = <F> (1 / total)
         for i in range(n):
-            out[i] = out[i] / scale
+            out[i] *= scale
         return
-    # the exponentials take the place of a second buffer: `shifted + n` was allocated for them
-    unary(EXP, dtype, <const char*> shifted, <char*> (shifted + n), n)
-    total = log(fold_floats(SUM, dtype, <const char*> (shifted + n), n))
+    total = log(total)
     if op == LOGSUMEXP:
         out[0] = <F> (total + shift)
         return
     for i in range(n):
-        out[i] = <F> (shifted[i] - total)
+        out[i] = <F> (<F> (a[i] - shift) - total)
 
 
 cdef void softmax_at(const Rows* job, Py_ssize_t i, F* staged) noexcept nogil:
     cdef Py_ssize_t n = job.n
     cdef F* source = rows_of(job.a, job.flat, i * n, n, staged)
-    cdef F* target = room_for(job.out, job.out_flat, i * job.out_n, staged + 3 * n)
-    softmax_row(job.op, job.a.dtype, source, staged + n, target, n)
+    cdef F* target = room_for(job.out, job.out_flat, i * job.out_n, staged + n)
+    softmax_row(job.op, source, target, n)
     if not job.out_flat:
         scatter(<char*> target, i * job.out_n, job.out_n, job.out)
 
@@ -86,40 +100,22 @@ cdef int softmax_views(int op, View* a, View* out, int threads) noexcept nogil:
     """Every row of `a`; -1 when there is no memory for the staging buffers"""
     cdef Rows job
     job.op, job.a, job.out = op, a, out
-    return run_rows(&job, one_softmax, 4 * a.shape[a.ndim - 1] + 1, threads)
+    return run_rows(&job, one_softmax, 2 * a.shape[a.ndim - 1], threads)
 
 
 # ---- Cross-entropy --------------------------------------------------------------------------
 
-cdef double exponentials(int dtype, const F* a, F shift, F* out, bint kept, Py_ssize_t n) noexcept nogil:
-    """The sum of e^(a - shift), a chunk at a time; out = all of them where they are kept, else one chunk's room"""
-    cdef F shifted[CHUNK]
-    cdef double total = 0
-    cdef Py_ssize_t start = 0, length, i
-    while start < n:
-        length = min(<Py_ssize_t> CHUNK, n - start)
-        for i in range(length):
-            shifted[i] = a[start + i] - shift
-        unary(EXP, dtype, <const char*> shifted, <char*> out, length)
-        total += fold_floats(SUM, dtype, <const char*> out, length)
-        start += length
-        if kept:
-            out += length
-    return total
-
-
-cdef void cross_entropy_row(int dtype, const F* a, Py_ssize_t label, F* out, Py_ssize_t n) noexcept nogil:
+cdef void cross_entropy_row(const F* a, Py_ssize_t label, F* out, Py_ssize_t n) noexcept nogil:
     """out = log sum e^(a - max) - (a[label] - max)"""
-    cdef F chunk[CHUNK]
-    cdef F largest = <F> fold_floats(MAX, dtype, <const char*> a, n)
-    cdef double total = exponentials(dtype, a, largest, chunk, False, n)
+    cdef F largest = largest_of(a, n)
+    cdef double total = exponentials(a, largest, <F*> NULL, n)
     out[0] = <F> (log(total) - (<double> a[label] - <double> largest))
 
 
-cdef void cross_entropy_grad_row(int dtype, F grad, const F* a, Py_ssize_t label, F* out, Py_ssize_t n) noexcept nogil:
+cdef void cross_entropy_grad_row(F grad, const F* a, Py_ssize_t label, F* out, Py_ssize_t n) noexcept nogil:
     """out = (softmax(a) - onehot(label)) grad"""
-    cdef F largest = <F> fold_floats(MAX, dtype, <const char*> a, n), scale
-    cdef double total = exponentials(dtype, a, largest, out, True, n), picked = out[label] / total
+    cdef F largest = largest_of(a, n), scale
+    cdef double total = exponentials(a, largest, out, n), picked = out[label] / total
     cdef Py_ssize_t i
     scale = <F> (grad / total)
     for i in range(n):
@@ -140,10 +136,10 @@ cdef void cross_entropy_at(Rows* job, Py_ssize_t i, F* staged) noexcept nogil:
         return
     source = rows_of(job.a, job.flat, i * n, n, staged)
     if job.grad is NULL:
-        cross_entropy_row(job.a.dtype, source, label, target, n)
+        cross_entropy_row(source, label, target, n)
     else:
         gather(job.grad, i, 1, <char*> &slope)
-        cross_entropy_grad_row(job.a.dtype, slope, source, label, target, n)
+        cross_entropy_grad_row(slope, source, label, target, n)
     if not job.out_flat:
         scatter(<char*> target, i * job.out_n, job.out_n, job.out)
 

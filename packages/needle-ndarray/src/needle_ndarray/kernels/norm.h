@@ -1,61 +1,16 @@
-/* Layer norm of a few rows at a time: what one row waits for (a fold, a root, a division) is hidden behind the others.
- *
- * Sums are made in NEEDLE_SIDE lanes, however wide the vectors are: the same bits at every level. */
+/* Layer norm of a few rows at a time: what one row waits for (a fold, a root, a division) is hidden behind the others. */
 #ifndef NEEDLE_NORM_H
 #define NEEDLE_NORM_H
 #include <math.h>
-#include "vectors.h"
+#include "sides.h"
 
 enum {
-    NEEDLE_SIDE = 16,       /* partial sums side by side */
     NEEDLE_RUN = 1024,      /* elements added up before they go to a double: 64 to a lane */
     NEEDLE_GROUP = 4        /* rows */
 };
 #define NEEDLE_FAR 8        /* mean(d)^2 / var from which mean(d^2) - mean(d)^2 would lose digits */
-#define NEEDLE_INLINE static inline __attribute__((always_inline))
 
 #define NEEDLE_NORM(T)                                                                                                      \
-    enum { needle_parts_##T = NEEDLE_SIDE / needle_lanes_##T };                                                             \
-    typedef struct {                                                                                                        \
-        needle_vector_##T part[needle_parts_##T];                                                                           \
-    } needle_side_##T;                                                                                                      \
-                                                                                                                            \
-    /* the next elements, and `fill` where the row has no more */                                                           \
-    NEEDLE_INLINE needle_side_##T needle_load_##T(const T *x, ptrdiff_t left, T fill)                                       \
-    {                                                                                                                       \
-        needle_side_##T v;                                                                                                  \
-        T line[NEEDLE_SIDE];                                                                                                \
-        if (left >= NEEDLE_SIDE) {                                                                                          \
-            for (int p = 0; p < needle_parts_##T; p++)                                                                      \
-                v.part[p] = *(const needle_loose_##T *) (x + p * needle_lanes_##T);                                         \
-            return v;                                                                                                       \
-        }                                                                                                                   \
-        for (int k = 0; k < NEEDLE_SIDE; k++)                                                                               \
-            line[k] = k < left ? x[k] : fill;                                                                               \
-        memcpy(&v, line, sizeof v);                                                                                         \
-        return v;                                                                                                           \
-    }                                                                                                                       \
-                                                                                                                            \
-    NEEDLE_INLINE void needle_store_##T(needle_side_##T v, T *out, ptrdiff_t left)                                          \
-    {                                                                                                                       \
-        if (left >= NEEDLE_SIDE)                                                                                            \
-            for (int p = 0; p < needle_parts_##T; p++)                                                                      \
-                *(needle_loose_##T *) (out + p * needle_lanes_##T) = v.part[p];                                             \
-        else                                                                                                                \
-            memcpy(out, &v, left * sizeof(T));                                                                              \
-    }                                                                                                                       \
-                                                                                                                            \
-    NEEDLE_INLINE double needle_fold_##T(const needle_side_##T *v)                                                          \
-    {                                                                                                                       \
-        T line[NEEDLE_SIDE];                                                                                                \
-        memcpy(line, v, sizeof line);                                                                                       \
-        for (int k = 0; k < 8; k++)                                                                                         \
-            line[k] += line[8 + k];                                                                                         \
-        for (int k = 0; k < 4; k++)                                                                                         \
-            line[k] += line[4 + k];                                                                                         \
-        return (line[0] + line[2]) + (line[1] + line[3]);                                                                   \
-    }                                                                                                                       \
-                                                                                                                            \
     NEEDLE_INLINE void needle_add_squares_##T(const T *x, ptrdiff_t left, T x0, T mean, needle_side_##T *squares)           \
     {                                                                                                                       \
         needle_side_##T v = needle_load_##T(x, left, x0 + mean);                                                            \
