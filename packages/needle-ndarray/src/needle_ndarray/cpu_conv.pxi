@@ -55,6 +55,23 @@ cdef NDArray packed(Backend backend, object given, bint output):
     return made
 
 
+cdef Py_ssize_t idle(Py_ssize_t reach, Py_ssize_t padding, Py_ssize_t kernel, Py_ssize_t dilation) noexcept:
+    """Rows of a kernel, counted from an edge, that see nothing but padding: the window nearest to the image gets to `reach`"""
+    return min(padding // dilation, min((reach + dilation - 1) // dilation, kernel - 1)) if reach > 0 else 0
+
+
+cdef tuple trimmed(const conv.Conv* g, tuple padding):
+    """(rows and columns of the kernel that see the image, the padding that is left), None where all of them do"""
+    cdef Py_ssize_t top = idle(g.top - (g.oh - 1) * g.sh, g.top, g.kh, g.dh)
+    cdef Py_ssize_t left = idle(g.left - (g.ow - 1) * g.sw, g.left, g.kw, g.dw)
+    cdef Py_ssize_t bottom = idle((g.kh - 1) * g.dh - g.top - g.h + 1, padding[0][1], g.kh - top, g.dh)
+    cdef Py_ssize_t right = idle((g.kw - 1) * g.dw - g.left - g.w + 1, padding[1][1], g.kw - left, g.dw)
+    if top + left + bottom + right == 0:
+        return None
+    return ((slice(top, g.kh - bottom), slice(left, g.kw - right)),
+            ((g.top - top * g.dh, padding[0][1] - bottom * g.dh), (g.left - left * g.dw, padding[1][1] - right * g.dw)))
+
+
 cdef int threads_for_work(double work, Py_ssize_t threshold) noexcept:
     return threads_for(<Py_ssize_t> min(work, 1e18), threshold)
 
@@ -83,6 +100,11 @@ cdef int convolution(Backend backend, int op, object x, object weight, object y,
     if image.size == 0 or filters.size == 0 or result.size == 0:
         backend.fill(out, 0)
         return 0
+    rest = trimmed(&g, padding)
+    if rest is not None:                # small images under wide padding: most of the products would be with zeros
+        if op == conv.WEIGHT_GRAD:
+            backend.fill(weight, 0)
+        return convolution(backend, op, x, weight[rest[0]], y, stride, rest[1], dilation, groups)
     count = g.kh * g.kw * (g.c // groups)
     if conv.needs_blas(op, &g, image.itemsize) and (blas_found.sgemm is NULL or max(count, max(g.c, g.f)) > LARGEST):
         if op == conv.CONV2D:
