@@ -105,6 +105,9 @@ cdef int convolution(Backend backend, int op, object x, object weight, object y,
         if op == conv.WEIGHT_GRAD:
             backend.fill(weight, 0)
         return convolution(backend, op, x, weight[rest[0]], y, stride, rest[1], dilation, groups)
+    if groups == 1 and g.kh == g.h and g.kw == g.w and g.dh == 1 and g.dw == 1 and g.oh == 1 and g.ow == 1 and g.top + g.left == 0:
+        g.c *= g.h * g.w                # the kernel sees the image whole: a product of matrices
+        g.h = g.w = g.kh = g.kw = g.sh = g.sw = 1
     count = g.kh * g.kw * (g.c // groups)
     if conv.needs_blas(op, &g, image.itemsize) and (blas_found.sgemm is NULL or max(count, max(g.c, g.f)) > LARGEST):
         if op == conv.CONV2D:
