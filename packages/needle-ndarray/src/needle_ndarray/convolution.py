@@ -19,8 +19,8 @@ Pair = tuple[int, int]
 def pair(name: str, what: str, given: Any, least: int = 1) -> Pair:
     """An int for both axes, or one for each."""
     try:
-        items = tuple(given) if isinstance(given, (tuple, list)) else (given, given)
-        down, right = (as_index(item) for item in items)
+        down, right = given if isinstance(given, (tuple, list)) else (given, given)
+        down, right = as_index(down), as_index(right)
     except (TypeError, ValueError):
         raise TypeError(f"{name}: {what} {given!r}: expected an int or a pair of ints") from None
     if not (least <= down <= LARGEST and least <= right <= LARGEST):
@@ -45,14 +45,17 @@ def _floats(name: str, *arrays: Any) -> tuple[list[NDArray], DType]:
             raise ValueError(f"{name}: operands on {arrays[0].device} and {a.device}; move one with .to(device)")
         if a.ndim != 4:
             raise ValueError(f"{name}: shape {a.shape}: expected 4 axes")
-    dtype = result_type(*(a.dtype for a in arrays))
+    dtype = arrays[0].dtype
+    if dtype.is_float and all([a.dtype is dtype for a in arrays]):
+        return list(arrays), dtype
+    dtype = result_type(*[a.dtype for a in arrays])
     dtype = dtype if dtype.is_float else float32 if dtype == bool_ else float64
     return [a.astype(dtype, copy=False) for a in arrays], dtype
 
 
 def _shape(name: str, what: str, given: Any) -> tuple[int, int, int, int]:
     try:
-        n, h, w, c = (as_index(size) for size in given)
+        n, h, w, c = map(as_index, given)
     except (TypeError, ValueError):
         raise TypeError(f"{name}: {what} {given!r}: expected 4 ints") from None
     if min(n, h, w, c) < 0:
@@ -62,8 +65,8 @@ def _shape(name: str, what: str, given: Any) -> tuple[int, int, int, int]:
 
 def _places(name: str, image: tuple, size: tuple, stride: Pair, padding: tuple[Pair, Pair], dilation: Pair) -> Pair:
     """How often a window fits, down and to the right."""
-    padded = tuple(n + before + after for n, (before, after) in zip(image, padding, strict=True))
-    extent = tuple((k - 1) * d + 1 for k, d in zip(size, dilation, strict=True))
+    padded = (image[0] + sum(padding[0]), image[1] + sum(padding[1]))
+    extent = ((size[0] - 1) * dilation[0] + 1, (size[1] - 1) * dilation[1] + 1)
     if min(size) < 1 or extent[0] > padded[0] or extent[1] > padded[1]:
         dilated = f" (dilated: {extent})" if dilation != (1, 1) else ""
         raise ValueError(f"{name}: a window of {tuple(size)}{dilated} does not fit a padded image of {padded}")

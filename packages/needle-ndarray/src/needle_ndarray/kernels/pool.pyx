@@ -1,6 +1,5 @@
 # Pooling of NHWC arrays: the channels of a place are next to each other, so every loop runs over them.
 
-from libc.math cimport INFINITY
 from libc.string cimport memset
 
 from needle_ndarray.kernels.conv cimport Conv
@@ -8,12 +7,18 @@ from needle_ndarray.kernels.views cimport FLOAT32, F
 from needle_ndarray.threads cimport share
 
 cdef extern from "pool.h":
+    void max_window_float "needle_max_window_float"(
+        const float* x, Py_ssize_t rows, Py_ssize_t down, Py_ssize_t columns, Py_ssize_t across, float* out, Py_ssize_t n,
+        Py_ssize_t room) noexcept nogil
+    void max_window_double "needle_max_window_double"(
+        const double* x, Py_ssize_t rows, Py_ssize_t down, Py_ssize_t columns, Py_ssize_t across, double* out, Py_ssize_t n,
+        Py_ssize_t room) noexcept nogil
     void max_grad_float "needle_max_grad_float"(
         const float* x, Py_ssize_t rows, Py_ssize_t down, Py_ssize_t columns, Py_ssize_t across, const float* y,
-        Py_ssize_t first, Py_ssize_t last, float* out, Py_ssize_t n) noexcept nogil
+        Py_ssize_t first, Py_ssize_t last, float* out, Py_ssize_t n, Py_ssize_t room) noexcept nogil
     void max_grad_double "needle_max_grad_double"(
         const double* x, Py_ssize_t rows, Py_ssize_t down, Py_ssize_t columns, Py_ssize_t across, const double* y,
-        Py_ssize_t first, Py_ssize_t last, double* out, Py_ssize_t n) noexcept nogil
+        Py_ssize_t first, Py_ssize_t last, double* out, Py_ssize_t n, Py_ssize_t room) noexcept nogil
 
 cdef enum:
     LANES = 32              # channels that the gradient of a mean takes at a time
@@ -34,21 +39,24 @@ cdef inline Window window_at(const Conv* g, Py_ssize_t oy, Py_ssize_t ox) noexce
 
 # ---- Forward ------------------------------------------------------------------------------------------------------
 
+cdef inline Py_ssize_t room_of(const Conv* g, Window here, Py_ssize_t ox) noexcept nogil:
+    """Elements from the channels of a window's last column, and of its result, up to the end of their rows"""
+    return min(g.w - here.right + 1, g.ow - ox) * g.c
+
+
 cdef void max_row(const Conv* g, const F* x, Py_ssize_t oy, F* out) noexcept nogil:
     """out[ox] = the largest of the window, NaN if one is; -inf where all of it is padding"""
-    cdef Py_ssize_t ox, iy, ix, i, c = g.c
+    cdef Py_ssize_t ox, down = g.w * g.c
     cdef Window here
-    cdef const F* a
+    cdef const F* corner
     for ox in range(g.ow):
         here = window_at(g, oy, ox)
-        for i in range(c):
-            out[i] = -INFINITY
-        for iy in range(here.top, here.bottom):
-            for ix in range(here.left, here.right):
-                a = x + (iy * g.w + ix) * c
-                for i in range(c):
-                    out[i] = a[i] if (a[i] > out[i]) | (a[i] != a[i]) else out[i]
-        out += c
+        corner = x + (here.top * g.w + here.left) * g.c
+        if F is float:
+            max_window_float(corner, here.bottom - here.top, down, here.right - here.left, g.c, out, g.c, room_of(g, here, ox))
+        else:
+            max_window_double(corner, here.bottom - here.top, down, here.right - here.left, g.c, out, g.c, room_of(g, here, ox))
+        out += g.c
 
 
 cdef void avg_row(const Conv* g, const F* x, Py_ssize_t oy, F* out) noexcept nogil:
@@ -73,14 +81,14 @@ cdef void avg_row(const Conv* g, const F* x, Py_ssize_t oy, F* out) noexcept nog
 # ---- Gradients: every unit of work owns a band of input rows ------------------------------------------------------
 
 cdef void max_grad_window(const Conv* g, const F* x, Window here, const F* y, Py_ssize_t top, Py_ssize_t bottom,
-                          F* out) noexcept nogil:
+                          F* out, Py_ssize_t room) noexcept nogil:
     """out[first place of the largest, or of the first NaN] += y, for the rows top <= iy < bottom"""
     cdef Py_ssize_t corner = (here.top * g.w + here.left) * g.c, down = g.w * g.c, rows = here.bottom - here.top
     cdef Py_ssize_t first = max(top - here.top, <Py_ssize_t> 0), last = min(bottom - here.top, rows)
     if F is float:
-        max_grad_float(x + corner, rows, down, here.right - here.left, g.c, y, first, last, out + corner, g.c)
+        max_grad_float(x + corner, rows, down, here.right - here.left, g.c, y, first, last, out + corner, g.c, room)
     else:
-        max_grad_double(x + corner, rows, down, here.right - here.left, g.c, y, first, last, out + corner, g.c)
+        max_grad_double(x + corner, rows, down, here.right - here.left, g.c, y, first, last, out + corner, g.c, room)
 
 
 cdef void avg_grad_window(const Conv* g, Window here, const F* y, Py_ssize_t top, Py_ssize_t bottom, F* out,
@@ -111,7 +119,7 @@ cdef void grad_band(int op, const Conv* g, const F* x, const F* y, Py_ssize_t to
             if here.top >= here.bottom or here.left >= here.right:
                 continue
             if op == MAX_POOL_GRAD:
-                max_grad_window(g, x, here, place, top, bottom, out)
+                max_grad_window(g, x, here, place, top, bottom, out, room_of(g, here, ox))
                 continue
             i = 0
             while i < g.c:
