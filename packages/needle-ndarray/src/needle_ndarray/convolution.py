@@ -46,7 +46,7 @@ def _floats(name: str, *arrays: Any) -> tuple[list[NDArray], DType]:
         if a.ndim != 4:
             raise ValueError(f"{name}: shape {a.shape}: expected 4 axes")
     dtype = arrays[0].dtype
-    if dtype.is_float and all([a.dtype is dtype for a in arrays]):
+    if dtype.is_float and all(a.dtype is dtype for a in arrays):
         return list(arrays), dtype
     dtype = result_type(*[a.dtype for a in arrays])
     dtype = dtype if dtype.is_float else float32 if dtype == bool_ else float64

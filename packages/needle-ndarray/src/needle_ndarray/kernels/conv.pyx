@@ -4,7 +4,7 @@
 
 from libc.string cimport memcpy, memset
 
-from needle_ndarray.kernels.direct cimport direct, direct_elements, fits, part_elements, swapped, weight_part
+from needle_ndarray.kernels.direct cimport across, direct, direct_elements, fits, part_elements, swapped, weight_part
 from needle_ndarray.kernels.gemm cimport Blas
 from needle_ndarray.kernels.views cimport FLOAT32, F
 from needle_ndarray.threads cimport share
@@ -69,7 +69,7 @@ cdef Py_ssize_t bands_of(const Conv* g) noexcept nogil:
 
 
 cdef bint by_tiles(int op, const Conv* g, int itemsize) noexcept nogil:
-    """Whether direct.pyx does it: not the gradient of x where windows move by more than one, nor what BLAS does better"""
+    """Whether direct.pyx does it: not what BLAS does better"""
     cdef Conv other
     if depthwise(g) or pointwise(g):
         return False
@@ -78,7 +78,9 @@ cdef bint by_tiles(int op, const Conv* g, int itemsize) noexcept nogil:
     if op == CONV2D:
         return fits(g, itemsize)
     other = swapped(g)
-    return g.sh == 1 and g.sw == 1 and g.c // g.groups >= FEWEST and fits(&other, itemsize)
+    if (g.sh > 1 or g.sw > 1) and (g.dh > 1 or g.dw > 1 or not across(&other, itemsize)):
+        return False
+    return g.c // g.groups >= FEWEST and fits(&other, itemsize)
 
 
 cdef bint needs_blas(int op, const Conv* g, int itemsize) noexcept nogil:
@@ -428,9 +430,9 @@ cdef void convolve(int op, const Blas* blas, int dtype, const Conv* g, char* x, 
     cdef Conv other
     if op != WEIGHT_GRAD and by_tiles(op, g, 4 if dtype == FLOAT32 else 8):
         if op == CONV2D:
-            direct(dtype, g, False, x, weight, y, scratch, threads)
+            direct(dtype, g, False, 1, 1, x, weight, y, scratch, threads)
         else:
             other = swapped(g)
-            direct(dtype, &other, True, y, weight, x, scratch, threads)
+            direct(dtype, &other, True, g.sh, g.sw, y, weight, x, scratch, threads)
     else:
         by_columns(op, blas, dtype, g, x, weight, y, scratch, threads)

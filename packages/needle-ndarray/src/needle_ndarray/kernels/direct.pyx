@@ -1,4 +1,5 @@
-# Convolution without columns: tiles of output places read the image where it lies, or a padded copy of a band of its rows.
+# Convolution without columns: tiles of output places read the image where it lies, or a padded copy of a band of its rows. Of
+# many small images a tile takes the same place: all of them see the same part of the kernel, and padding is left out.
 # For kernels small enough to stay in the cache this beats im2col and BLAS, which copies the columns once more to pack them.
 
 from libc.string cimport memcpy, memset
@@ -12,10 +13,12 @@ cdef extern from "tile.h":
     const int VECTOR "NEEDLE_VECTOR"
     void tile_float "needle_tile_float"(
         const float** a, Py_ssize_t outer, Py_ssize_t down, Py_ssize_t inner, Py_ssize_t across, Py_ssize_t length,
-        const float* b, float** out, Py_ssize_t rows, Py_ssize_t width) noexcept nogil
+        const float* weight, Py_ssize_t b_down, Py_ssize_t b_across, float** out, Py_ssize_t rows,
+        Py_ssize_t width) noexcept nogil
     void tile_double "needle_tile_double"(
         const double** a, Py_ssize_t outer, Py_ssize_t down, Py_ssize_t inner, Py_ssize_t across, Py_ssize_t length,
-        const double* b, double** out, Py_ssize_t rows, Py_ssize_t width) noexcept nogil
+        const double* weight, Py_ssize_t b_down, Py_ssize_t b_across, double** out, Py_ssize_t rows,
+        Py_ssize_t width) noexcept nogil
     void outer_float "needle_outer_tile_float"(
         const float* a, const Py_ssize_t* at, Py_ssize_t outer, Py_ssize_t down, Py_ssize_t inner, Py_ssize_t across,
         const float* b, Py_ssize_t stride, float** out, Py_ssize_t rows, Py_ssize_t width) noexcept nogil
@@ -29,6 +32,8 @@ cdef enum:
     PART_BYTES = 32768          # the same for the gradient of the weights, which reads it again for every tile
     KERNEL_BYTES = 24576        # of the weights of one filter: beyond, a tile leaves the cache and BLAS does better
     UNITS = 8                   # a small convolution is still cut into so many bands, for threads
+    MANY = 24                   # images from which tiles go across them
+    IMAGE_BYTES = 16384         # of such an image, at most
 
 
 # ---- Sizes --------------------------------------------------------------------------------------------------------
@@ -71,18 +76,29 @@ cdef bint fits(const Conv* g, int itemsize) noexcept nogil:
     return g.top >= 0 and g.left >= 0 and band <= 4 * BAND_BYTES and kernel <= KERNEL_BYTES
 
 
+cdef bint across(const Conv* g, int itemsize) noexcept nogil:
+    """Whether there are many small images"""
+    return g.n >= MANY and g.h * g.w * g.c * itemsize <= IMAGE_BYTES
+
+
 cdef Conv swapped(const Conv* g) noexcept nogil:
-    """The convolution that takes y's gradient to x's, with the kernel turned around; for a stride of 1"""
+    """The convolution that takes y's gradient, its places g.sh and g.sw apart, to x's; with the kernel turned around"""
     cdef Conv out = g[0]
-    out.h, out.w, out.c, out.f, out.oh, out.ow = g.oh, g.ow, g.f, g.c, g.h, g.w
+    out.h, out.w, out.c, out.f, out.oh, out.ow, out.sh, out.sw = g.oh, g.ow, g.f, g.c, g.h, g.w, 1, 1
     out.top, out.left = (g.kh - 1) * g.dh - g.top, (g.kw - 1) * g.dw - g.left
     return out
 
 
+cdef Py_ssize_t band_size(const Conv* g, int itemsize) noexcept nogil:
+    """Elements of a padded band, 0 where images are read where they lie"""
+    if across(g, itemsize) or unpadded(g):
+        return 0
+    return seen_rows(g, band_rows(g, itemsize, BAND_BYTES)) * seen_columns(g) * g.c
+
+
 cdef Py_ssize_t direct_elements(const Conv* g, int itemsize, int threads) noexcept nogil:
     """Elements of the memory that `direct` asks of its caller"""
-    cdef Py_ssize_t band = 0 if unpadded(g) else seen_rows(g, band_rows(g, itemsize, BAND_BYTES)) * seen_columns(g) * g.c
-    return threads * band + g.groups * packed_size(g, itemsize)
+    return threads * band_size(g, itemsize) + g.groups * packed_size(g, itemsize)
 
 
 # ---- Staging ------------------------------------------------------------------------------------------------------
@@ -144,11 +160,11 @@ cdef void band(const Conv* g, const F* x, Py_ssize_t width, const F* weight, F* 
                         if ox == g.ow:
                             ox, oy = 0, oy + 1
                 if F is float:
-                    tile_float(seen, g.kh, g.dh * width * g.c, inner, g.dw * g.c, length, weight, out, taken,
-                               min(n, filters - first))
+                    tile_float(seen, g.kh, g.dh * width * g.c, inner, g.dw * g.c, length, weight, g.kw * count * n, count * n,
+                               out, taken, min(n, filters - first))
                 else:
-                    tile_double(seen, g.kh, g.dh * width * g.c, inner, g.dw * g.c, length, weight, out, taken,
-                                min(n, filters - first))
+                    tile_double(seen, g.kh, g.dh * width * g.c, inner, g.dw * g.c, length, weight, g.kw * count * n, count * n,
+                                out, taken, min(n, filters - first))
                 place += taken
             weight += k * n
             first += n
@@ -157,6 +173,8 @@ cdef void band(const Conv* g, const F* x, Py_ssize_t width, const F* weight, F* 
 cdef struct Work:               # what the bands of a call share
     const Conv* g
     int dtype
+    Py_ssize_t spread_h         # places of the image are so far apart, with zeros between
+    Py_ssize_t spread_w
     Py_ssize_t rows             # of the result in a band
     Py_ssize_t bands            # of an image
     Py_ssize_t size             # of a padded band, 0 where the image is read where it lies
@@ -164,6 +182,67 @@ cdef struct Work:               # what the bands of a call share
     char* y
     char* staged                # room for the padded band of every thread
     char* packed                # the weights in tiles
+
+
+cdef struct Taps:               # what a place sees along one axis
+    Py_ssize_t count
+    Py_ssize_t first            # in the image
+    Py_ssize_t step
+    Py_ssize_t kernel_first
+    Py_ssize_t kernel_step
+
+
+cdef Taps taps_at(Py_ssize_t at, Py_ssize_t kernel, Py_ssize_t dilation, Py_ssize_t spread, Py_ssize_t size) noexcept nogil:
+    """The k < kernel for which at + k dilation is a place of an image of this size, spread - 1 zeros between its places"""
+    cdef Taps out
+    out.step, out.kernel_step = dilation, spread        # one of them is 1
+    if spread > 1:
+        out.kernel_first = -at if at < 0 else (spread - at % spread) % spread
+        out.first = (at + out.kernel_first) // spread
+    else:
+        out.kernel_first = (-at + dilation - 1) // dilation if at < 0 else 0
+        out.first = at + out.kernel_first * dilation
+    out.count = max(min((kernel - out.kernel_first + spread - 1) // spread, (size - out.first + dilation - 1) // dilation),
+                    <Py_ssize_t> 0)
+    if out.kernel_first >= kernel or out.first >= size:
+        out.count = 0
+    return out
+
+
+cdef void places(const Work* job, const F* x, const F* weight, F* y, Py_ssize_t images) noexcept nogil:
+    """y of up to ROWS images, place by place"""
+    cdef const Conv* g = job.g
+    cdef Py_ssize_t n = lanes(sizeof(F)), count = g.c // g.groups, filters = g.f // g.groups
+    cdef Py_ssize_t i, first, oy, ox, r, image, inner, length
+    cdef bint whole
+    cdef Taps down, right
+    cdef const F* at
+    cdef const F* seen[MOST_ROWS]
+    cdef F* out[MOST_ROWS]
+    for i in range(g.groups):
+        first = 0
+        while first < filters:
+            for oy in range(g.oh):
+                down = taps_at(oy * g.sh - g.top, g.kh, g.dh, job.spread_h, g.h)
+                for ox in range(g.ow):
+                    right = taps_at(ox * g.sw - g.left, g.kw, g.dw, job.spread_w, g.w)
+                    for r in range(ROWS):               # images beyond the last are seen as the last, and not written
+                        image = min(r, images - 1)
+                        seen[r] = x + ((image * g.h + down.first) * g.w + right.first) * g.c + i * count
+                        out[r] = y + ((image * g.oh + oy) * g.ow + ox) * g.f + i * filters + first
+                    at = weight + (down.kernel_first * g.kw + right.kernel_first) * count * n
+                    whole = right.step == 1 and right.kernel_step == 1 and g.groups == 1
+                    inner, length = (min(right.count, <Py_ssize_t> 1), right.count * count) if whole else (right.count, count)
+                    if F is float:
+                        tile_float(seen, down.count, down.step * g.w * g.c, inner, right.step * g.c, length, at,
+                                   down.kernel_step * g.kw * count * n, right.kernel_step * count * n, out, images,
+                                   min(n, filters - first))
+                    else:
+                        tile_double(seen, down.count, down.step * g.w * g.c, inner, right.step * g.c, length, at,
+                                    down.kernel_step * g.kw * count * n, right.kernel_step * count * n, out, images,
+                                    min(n, filters - first))
+            weight += g.kh * g.kw * count * n
+            first += n
 
 
 cdef void direct_band(const Work* job, Py_ssize_t b, F* staged) noexcept nogil:
@@ -186,20 +265,39 @@ cdef void one_band(const void* given, Py_ssize_t b, int thread) noexcept nogil:
         direct_band(job, b, <double*> job.staged + thread * job.size)
 
 
-cdef void direct(int dtype, const Conv* g, bint swap, char* x, char* weight, char* y, char* scratch, int threads) noexcept nogil:
-    """y = conv2d(x, weight); swap: with the kernel turned around and its channels and filters changed, see `swapped`"""
+cdef void group_of(const Work* job, Py_ssize_t b, const F* x, const F* weight, F* y) noexcept nogil:
+    cdef const Conv* g = job.g
+    cdef Py_ssize_t first = b * ROWS
+    places(job, x + first * g.h * g.w * g.c, weight, y + first * g.oh * g.ow * g.f, min(<Py_ssize_t> ROWS, g.n - first))
+
+
+cdef void one_group(const void* given, Py_ssize_t b, int thread) noexcept nogil:
+    cdef const Work* job = <const Work*> given
+    if job.dtype == FLOAT32:
+        group_of(job, b, <const float*> job.x, <const float*> job.packed, <float*> job.y)
+    else:
+        group_of(job, b, <const double*> job.x, <const double*> job.packed, <double*> job.y)
+
+
+cdef void direct(int dtype, const Conv* g, bint swap, Py_ssize_t spread_h, Py_ssize_t spread_w, char* x, char* weight, char* y,
+                 char* scratch, int threads) noexcept nogil:
+    """y = conv2d(x, weight); swap: with the kernel turned around and its channels and filters changed, see `swapped`. Zeros between
+    the places of x need many small images and no dilation."""
     cdef int item = 4 if dtype == FLOAT32 else 8
     cdef Work job
-    job.g, job.dtype, job.x, job.y, job.staged = g, dtype, x, y, scratch
+    job.g, job.dtype, job.spread_h, job.spread_w, job.x, job.y, job.staged = g, dtype, spread_h, spread_w, x, y, scratch
     job.rows = band_rows(g, item, BAND_BYTES)
     job.bands = (g.oh + job.rows - 1) // job.rows
-    job.size = 0 if unpadded(g) else seen_rows(g, job.rows) * seen_columns(g) * g.c
+    job.size = band_size(g, item)
     job.packed = scratch + threads * job.size * item
     if dtype == FLOAT32:
         pack(g, swap, <const float*> weight, <float*> job.packed)
     else:
         pack(g, swap, <const double*> weight, <double*> job.packed)
-    share(one_band, &job, g.n * job.bands, threads)
+    if across(g, item):
+        share(one_group, &job, (g.n + ROWS - 1) // ROWS, threads)
+    else:
+        share(one_band, &job, g.n * job.bands, threads)
 
 
 # ---- The gradient of the weights ----------------------------------------------------------------------------------

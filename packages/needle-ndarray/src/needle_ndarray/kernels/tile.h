@@ -5,11 +5,12 @@
 #include "vectors.h"
 
 /* a[r]             what place r sees: `outer` times `inner` runs of `length` elements, `down` and `across` apart
- * b                the weights, two vectors per element seen
+ * weight           two vectors per element seen; for the next run they are `b_down` and `b_across` further on
  * out[r]           `width` sums of place r, for r < rows */
 #define NEEDLE_TILE(T)                                                                                                      \
     static void needle_tile_##T(const T *const *a, ptrdiff_t outer, ptrdiff_t down, ptrdiff_t inner, ptrdiff_t across,      \
-                                ptrdiff_t length, const T *b, T *const *out, ptrdiff_t rows, ptrdiff_t width)               \
+                                ptrdiff_t length, const T *weight, ptrdiff_t b_down, ptrdiff_t b_across, T *const *out,     \
+                                ptrdiff_t rows, ptrdiff_t width)                                                            \
     {                                                                                                                       \
         enum { LANES = needle_lanes_##T };                                                                                  \
         needle_vector_##T sum[NEEDLE_ROWS][2] = {{{0}}};                                                                    \
@@ -18,6 +19,7 @@
                 const T *at[NEEDLE_ROWS];                                                                                   \
                 for (int r = 0; r < NEEDLE_ROWS; r++)                                                                       \
                     at[r] = a[r] + u * down + v * across;                                                                   \
+                const T *b = weight + u * b_down + v * b_across;                                                            \
                 for (ptrdiff_t j = 0; j < length; j++, b += 2 * LANES) {                                                    \
                     needle_vector_##T first = *(const needle_loose_##T *) b;                                                \
                     needle_vector_##T second = *(const needle_loose_##T *) (b + LANES);                                     \
