@@ -295,22 +295,52 @@ def test_multiprocessing_after_threads():
     assert run(code) == "[(0.0, 27000000.0), (90000.0, 27000000.0), (180000.0, 27000000.0)]"
 
 
-def test_child_may_ask_for_threads_again():
-    """set_num_threads in a forked child after threaded work: works or says no, never hangs."""
+@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="no list of a process's threads here")
+def test_child_has_threads_of_its_own():
+    """A forked child's large operations start new threads, with the same bits; what is small starts none."""
     code = """
         import os, signal
+        import numpy as np
         import needle_ndarray as nd
-        nd.set_num_threads(2)
-        nd.ones(300000).sum()
+        nd.set_num_threads(3)
+        a = nd.array(np.random.default_rng(0).normal(size=(600, 500)).astype(np.float32))
+        def started():
+            before = set(os.listdir("/proc/self/task"))
+            result = a.exp().numpy()
+            return result, len(set(os.listdir("/proc/self/task")) - before)
+        expected, new = started()
         pid = os.fork()
         if pid == 0:
             signal.alarm(20)  # a child that hangs is killed, and reported as -14
-            try:
-                nd.set_num_threads(2)
-                ok = nd.ones(300000).sum().item() == 300000
-            except (RuntimeError, ValueError) as error:
-                ok = "fork" in str(error)
-            os._exit(0 if ok else 3)
+            nd.ones(4) + 1
+            got, more = started()
+            os._exit(0 if new == more == 2 and np.array_equal(got, expected) else 3)
         print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
     """
     assert run(code, timeout=60) == "0"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_fork_while_threads_work():
+    """A child that is forked in the middle of somebody else's operation starts with a team that is free."""
+    code = """
+        import os, signal, threading
+        import needle_ndarray as nd
+        nd.set_num_threads(4)
+        a, done = nd.ones((300, 400)), []
+        def busy():
+            while not done: a.exp()
+        workers = [threading.Thread(target=busy) for _ in range(2)]
+        for t in workers: t.start()
+        codes = set()
+        for _ in range(20):
+            pid = os.fork()
+            if pid == 0:
+                signal.alarm(20)
+                os._exit(0 if a.sum().item() == (a + 0).sum().item() == 120000 else 3)
+            codes.add(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+        done.append(1)
+        for t in workers: t.join()
+        print(codes)
+    """
+    assert run(code, timeout=120) == "{0}"
