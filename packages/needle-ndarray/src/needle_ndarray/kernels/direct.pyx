@@ -10,24 +10,25 @@ from needle_ndarray.threads cimport share
 
 cdef extern from "tile.h":
     const int ROWS "NEEDLE_ROWS"
+    const int THIN "NEEDLE_THIN"
     const int VECTOR "NEEDLE_VECTOR"
     void tile_float "needle_tile_float"(
-        const float** a, Py_ssize_t outer, Py_ssize_t down, Py_ssize_t inner, Py_ssize_t across, Py_ssize_t length,
+        bint thin, const float** a, Py_ssize_t outer, Py_ssize_t down, Py_ssize_t inner, Py_ssize_t across, Py_ssize_t length,
         const float* weight, Py_ssize_t b_down, Py_ssize_t b_across, float** out, Py_ssize_t rows,
         Py_ssize_t width) noexcept nogil
     void tile_double "needle_tile_double"(
-        const double** a, Py_ssize_t outer, Py_ssize_t down, Py_ssize_t inner, Py_ssize_t across, Py_ssize_t length,
+        bint thin, const double** a, Py_ssize_t outer, Py_ssize_t down, Py_ssize_t inner, Py_ssize_t across, Py_ssize_t length,
         const double* weight, Py_ssize_t b_down, Py_ssize_t b_across, double** out, Py_ssize_t rows,
         Py_ssize_t width) noexcept nogil
     void outer_float "needle_outer_tile_float"(
-        const float* a, const Py_ssize_t* at, Py_ssize_t outer, Py_ssize_t down, Py_ssize_t inner, Py_ssize_t across,
+        bint thin, const float* a, const Py_ssize_t* at, Py_ssize_t outer, Py_ssize_t down, Py_ssize_t inner, Py_ssize_t across,
         const float* b, Py_ssize_t stride, float** out, Py_ssize_t rows, Py_ssize_t width) noexcept nogil
     void outer_double "needle_outer_tile_double"(
-        const double* a, const Py_ssize_t* at, Py_ssize_t outer, Py_ssize_t down, Py_ssize_t inner, Py_ssize_t across,
+        bint thin, const double* a, const Py_ssize_t* at, Py_ssize_t outer, Py_ssize_t down, Py_ssize_t inner, Py_ssize_t across,
         const double* b, Py_ssize_t stride, double** out, Py_ssize_t rows, Py_ssize_t width) noexcept nogil
 
 cdef enum:
-    MOST_ROWS = 8               # at least NEEDLE_ROWS
+    MOST_ROWS = 10              # at least NEEDLE_ROWS and NEEDLE_THIN
     BAND_BYTES = 131072         # of the image that a thread works on at a time
     PART_BYTES = 32768          # the same for the gradient of the weights, which reads it again for every tile
     KERNEL_BYTES = 24576        # of the weights of one filter: beyond, a tile leaves the cache and BLAS does better
@@ -51,14 +52,23 @@ cdef bint unpadded(const Conv* g) noexcept nogil:
     return g.top == 0 and g.left == 0 and seen_rows(g, g.oh) <= g.h and seen_columns(g) <= g.w
 
 
-cdef Py_ssize_t lanes(int itemsize) noexcept nogil:
+cdef bint thin(const Conv* g, int itemsize) noexcept nogil:
+    """Whether a tile has one vector of filters, and more rows for it"""
+    return g.f // g.groups <= VECTOR // itemsize
+
+
+cdef Py_ssize_t lanes(const Conv* g, int itemsize) noexcept nogil:
     """Filters of a tile"""
-    return 2 * VECTOR // itemsize
+    return (1 if thin(g, itemsize) else 2) * VECTOR // itemsize
+
+
+cdef Py_ssize_t tile_rows(const Conv* g, int itemsize) noexcept nogil:
+    return THIN if thin(g, itemsize) else ROWS
 
 
 cdef Py_ssize_t packed_size(const Conv* g, int itemsize) noexcept nogil:
     """Elements of one group's weights in tiles"""
-    cdef Py_ssize_t n = lanes(itemsize), filters = g.f // g.groups
+    cdef Py_ssize_t n = lanes(g, itemsize), filters = g.f // g.groups
     return g.kh * g.kw * (g.c // g.groups) * ((filters + n - 1) // n) * n
 
 
@@ -105,7 +115,7 @@ cdef Py_ssize_t direct_elements(const Conv* g, int itemsize, int threads) noexce
 
 cdef void pack(const Conv* g, bint swap, const F* weight, F* out) noexcept nogil:
     """out[group, tile, (u, v, c), lane] = weight[u, v, c, f], 0 beyond the last filter; swap: turned around, c and f changed"""
-    cdef Py_ssize_t n = lanes(sizeof(F)), count = g.c // g.groups, filters = g.f // g.groups, i, first, uv, c, f, last
+    cdef Py_ssize_t n = lanes(g, sizeof(F)), count = g.c // g.groups, filters = g.f // g.groups, i, first, uv, c, f, last
     for i in range(g.groups):
         first = 0
         while first < filters:
@@ -140,9 +150,10 @@ cdef void padded_band(const Conv* g, const F* x, Py_ssize_t top, Py_ssize_t rows
 
 cdef void band(const Conv* g, const F* x, Py_ssize_t width, const F* weight, F* y, Py_ssize_t rows) noexcept nogil:
     """y, rows of the result, from the rows of x under them, `width` columns wide"""
-    cdef Py_ssize_t n = lanes(sizeof(F)), count = g.c // g.groups, filters = g.f // g.groups, k = g.kh * g.kw * count
-    cdef Py_ssize_t i, first, place, oy, ox, r, taken
+    cdef Py_ssize_t n = lanes(g, sizeof(F)), count = g.c // g.groups, filters = g.f // g.groups, k = g.kh * g.kw * count
+    cdef Py_ssize_t i, first, place, oy, ox, r, taken, tall = tile_rows(g, sizeof(F))
     cdef bint whole = g.dw == 1 and g.groups == 1       # then a row of the kernel sees one run of elements
+    cdef bint narrow = thin(g, sizeof(F))
     cdef Py_ssize_t inner = 1 if whole else g.kw, length = g.kw * count if whole else count
     cdef const F* seen[MOST_ROWS]
     cdef F* out[MOST_ROWS]
@@ -151,20 +162,20 @@ cdef void band(const Conv* g, const F* x, Py_ssize_t width, const F* weight, F* 
         while first < filters:
             place = oy = ox = 0
             while place < rows * g.ow:
-                taken = min(<Py_ssize_t> ROWS, rows * g.ow - place)
-                for r in range(ROWS):                   # places beyond the last are seen as the last, and not written
+                taken = min(tall, rows * g.ow - place)
+                for r in range(tall):                   # places beyond the last are seen as the last, and not written
                     seen[r] = x + (oy * g.sh * width + ox * g.sw) * g.c + i * count
                     out[r] = y + (oy * g.ow + ox) * g.f + i * filters + first
-                    if r + 1 < taken or (r + 1 == taken and taken == ROWS):
+                    if r + 1 < taken or (r + 1 == taken and taken == tall):
                         ox += 1
                         if ox == g.ow:
                             ox, oy = 0, oy + 1
                 if F is float:
-                    tile_float(seen, g.kh, g.dh * width * g.c, inner, g.dw * g.c, length, weight, g.kw * count * n, count * n,
-                               out, taken, min(n, filters - first))
+                    tile_float(narrow, seen, g.kh, g.dh * width * g.c, inner, g.dw * g.c, length, weight, g.kw * count * n,
+                               count * n, out, taken, min(n, filters - first))
                 else:
-                    tile_double(seen, g.kh, g.dh * width * g.c, inner, g.dw * g.c, length, weight, g.kw * count * n, count * n,
-                                out, taken, min(n, filters - first))
+                    tile_double(narrow, seen, g.kh, g.dh * width * g.c, inner, g.dw * g.c, length, weight, g.kw * count * n,
+                                count * n, out, taken, min(n, filters - first))
                 place += taken
             weight += k * n
             first += n
@@ -210,11 +221,11 @@ cdef Taps taps_at(Py_ssize_t at, Py_ssize_t kernel, Py_ssize_t dilation, Py_ssiz
 
 
 cdef void places(const Work* job, const F* x, const F* weight, F* y, Py_ssize_t images) noexcept nogil:
-    """y of up to ROWS images, place by place"""
+    """y of up to a tile's rows of images, place by place"""
     cdef const Conv* g = job.g
-    cdef Py_ssize_t n = lanes(sizeof(F)), count = g.c // g.groups, filters = g.f // g.groups
+    cdef Py_ssize_t n = lanes(g, sizeof(F)), count = g.c // g.groups, filters = g.f // g.groups
     cdef Py_ssize_t i, first, oy, ox, r, image, inner, length
-    cdef bint whole
+    cdef bint whole, narrow = thin(g, sizeof(F))
     cdef Taps down, right
     cdef const F* at
     cdef const F* seen[MOST_ROWS]
@@ -226,7 +237,7 @@ cdef void places(const Work* job, const F* x, const F* weight, F* y, Py_ssize_t 
                 down = taps_at(oy * g.sh - g.top, g.kh, g.dh, job.spread_h, g.h)
                 for ox in range(g.ow):
                     right = taps_at(ox * g.sw - g.left, g.kw, g.dw, job.spread_w, g.w)
-                    for r in range(ROWS):               # images beyond the last are seen as the last, and not written
+                    for r in range(tile_rows(g, sizeof(F))):    # images beyond the last are seen as the last, and not written
                         image = min(r, images - 1)
                         seen[r] = x + ((image * g.h + down.first) * g.w + right.first) * g.c + i * count
                         out[r] = y + ((image * g.oh + oy) * g.ow + ox) * g.f + i * filters + first
@@ -234,11 +245,11 @@ cdef void places(const Work* job, const F* x, const F* weight, F* y, Py_ssize_t 
                     whole = right.step == 1 and right.kernel_step == 1 and g.groups == 1
                     inner, length = (min(right.count, <Py_ssize_t> 1), right.count * count) if whole else (right.count, count)
                     if F is float:
-                        tile_float(seen, down.count, down.step * g.w * g.c, inner, right.step * g.c, length, at,
+                        tile_float(narrow, seen, down.count, down.step * g.w * g.c, inner, right.step * g.c, length, at,
                                    down.kernel_step * g.kw * count * n, right.kernel_step * count * n, out, images,
                                    min(n, filters - first))
                     else:
-                        tile_double(seen, down.count, down.step * g.w * g.c, inner, right.step * g.c, length, at,
+                        tile_double(narrow, seen, down.count, down.step * g.w * g.c, inner, right.step * g.c, length, at,
                                     down.kernel_step * g.kw * count * n, right.kernel_step * count * n, out, images,
                                     min(n, filters - first))
             weight += g.kh * g.kw * count * n
@@ -267,8 +278,8 @@ cdef void one_band(const void* given, Py_ssize_t b, int thread) noexcept nogil:
 
 cdef void group_of(const Work* job, Py_ssize_t b, const F* x, const F* weight, F* y) noexcept nogil:
     cdef const Conv* g = job.g
-    cdef Py_ssize_t first = b * ROWS
-    places(job, x + first * g.h * g.w * g.c, weight, y + first * g.oh * g.ow * g.f, min(<Py_ssize_t> ROWS, g.n - first))
+    cdef Py_ssize_t tall = tile_rows(g, sizeof(F)), first = b * tall
+    places(job, x + first * g.h * g.w * g.c, weight, y + first * g.oh * g.ow * g.f, min(tall, g.n - first))
 
 
 cdef void one_group(const void* given, Py_ssize_t b, int thread) noexcept nogil:
@@ -295,18 +306,19 @@ cdef void direct(int dtype, const Conv* g, bint swap, Py_ssize_t spread_h, Py_ss
     else:
         pack(g, swap, <const double*> weight, <double*> job.packed)
     if across(g, item):
-        share(one_group, &job, (g.n + ROWS - 1) // ROWS, threads)
+        share(one_group, &job, (g.n + tile_rows(g, item) - 1) // tile_rows(g, item), threads)
     else:
         share(one_band, &job, g.n * job.bands, threads)
 
 
 # ---- The gradient of the weights ----------------------------------------------------------------------------------
 
-cdef void weight_band(const Conv* g, const F* x, Py_ssize_t width, const F* y, Py_ssize_t rows, F* staged,
+cdef void weight_band(const Conv* g, const F* x, Py_ssize_t width, const F* y, Py_ssize_t room, Py_ssize_t rows, F* staged,
                       F* weight) noexcept nogil:
-    """weight += products of y, rows of the result, and what is under them; x is `width` columns wide"""
-    cdef Py_ssize_t n = lanes(sizeof(F)), count = g.c // g.groups, filters = g.f // g.groups, k = g.kh * g.kw * count
-    cdef Py_ssize_t i, first, r, taken, stride, kept, j, u, v, c
+    """weight += products of y, rows of the result, and what is under them; x is `width` columns wide, y ends after `room`"""
+    cdef Py_ssize_t n = lanes(g, sizeof(F)), count = g.c // g.groups, filters = g.f // g.groups, k = g.kh * g.kw * count
+    cdef Py_ssize_t i, first, r, taken, stride, kept, j, u, v, c, tall = tile_rows(g, sizeof(F))
+    cdef bint narrow = thin(g, sizeof(F))
     cdef Py_ssize_t at[MOST_ROWS]
     cdef const F* grad
     cdef F* out[MOST_ROWS]
@@ -314,15 +326,15 @@ cdef void weight_band(const Conv* g, const F* x, Py_ssize_t width, const F* y, P
         first = 0
         while first < filters:
             grad, stride, kept = y + i * filters + first, g.f, min(n, filters - first)
-            if kept < n:                                # a tile reads whole vectors: the last filters, and zeros
+            if (rows * g.ow - 1) * g.f + i * filters + first + n > room:        # a tile reads whole vectors
                 memset(staged, 0, rows * g.ow * n * sizeof(F))
                 for r in range(rows * g.ow):
                     memcpy(staged + r * n, grad + r * g.f, kept * sizeof(F))
                 grad, stride = staged, n
             j = u = v = c = 0
             while j < k:
-                taken = min(<Py_ssize_t> ROWS, k - j)
-                for r in range(ROWS):                   # rows beyond the last are those of the last, and not written
+                taken = min(tall, k - j)
+                for r in range(tall):                   # rows beyond the last are those of the last, and not written
                     at[r] = (u * g.dh * width + v * g.dw) * g.c + i * count + c
                     out[r] = weight + ((u * g.kw + v) * count + c) * g.f + i * filters + first
                     if j + r + 1 < k:
@@ -332,9 +344,9 @@ cdef void weight_band(const Conv* g, const F* x, Py_ssize_t width, const F* y, P
                             if v == g.kw:
                                 v, u = 0, u + 1
                 if F is float:
-                    outer_float(x, at, rows, g.sh * width * g.c, g.ow, g.sw * g.c, grad, stride, out, taken, kept)
+                    outer_float(narrow, x, at, rows, g.sh * width * g.c, g.ow, g.sw * g.c, grad, stride, out, taken, kept)
                 else:
-                    outer_double(x, at, rows, g.sh * width * g.c, g.ow, g.sw * g.c, grad, stride, out, taken, kept)
+                    outer_double(narrow, x, at, rows, g.sh * width * g.c, g.ow, g.sw * g.c, grad, stride, out, taken, kept)
                 j += taken
             first += n
 
@@ -343,21 +355,22 @@ cdef Py_ssize_t part_elements(const Conv* g, int itemsize) noexcept nogil:
     """Elements of the memory that `weight_part` asks of its caller"""
     cdef Py_ssize_t rows = band_rows(g, itemsize, PART_BYTES)
     cdef Py_ssize_t image = 0 if unpadded(g) else seen_rows(g, rows) * seen_columns(g) * g.c
-    return image + rows * g.ow * lanes(itemsize)
+    return image + rows * g.ow * lanes(g, itemsize)
 
 
 cdef void weight_part_as(const Conv* g, const F* x, const F* y, F* weight, Py_ssize_t part, Py_ssize_t parts,
                          F* scratch) noexcept nogil:
     cdef Py_ssize_t rows = band_rows(g, sizeof(F), PART_BYTES), bands = (g.oh + rows - 1) // rows, b, n, oy, here
+    cdef Py_ssize_t total = g.n * g.oh * g.ow * g.f, at
     cdef Py_ssize_t size = 0 if unpadded(g) else seen_rows(g, rows) * seen_columns(g) * g.c
     for b in range(part * (g.n * bands) // parts, (part + 1) * (g.n * bands) // parts):
         n, oy = b // bands, b % bands * rows
-        here = min(rows, g.oh - oy)
+        here, at = min(rows, g.oh - oy), (n * g.oh + oy) * g.ow * g.f
         if size:
             padded_band(g, x + n * g.h * g.w * g.c, oy * g.sh, seen_rows(g, here), scratch)
-            weight_band(g, scratch, seen_columns(g), y + (n * g.oh + oy) * g.ow * g.f, here, scratch + size, weight)
+            weight_band(g, scratch, seen_columns(g), y + at, total - at, here, scratch + size, weight)
         else:
-            weight_band(g, x + (n * g.h + oy * g.sh) * g.w * g.c, g.w, y + (n * g.oh + oy) * g.ow * g.f, here, scratch, weight)
+            weight_band(g, x + (n * g.h + oy * g.sh) * g.w * g.c, g.w, y + at, total - at, here, scratch, weight)
 
 
 cdef void weight_part(int dtype, const Conv* g, char* x, char* y, char* weight, Py_ssize_t part, Py_ssize_t parts,
