@@ -5,14 +5,9 @@
 from libc.string cimport memcpy, memset
 
 from needle_ndarray.kernels.direct cimport across, direct, direct_elements, fits, part_elements, swapped, weight_part
-from needle_ndarray.kernels.gemm cimport Blas
+from needle_ndarray.kernels.gemm cimport NO_TRANS, TRANS, Blas, product
 from needle_ndarray.kernels.views cimport FLOAT32, F
 from needle_ndarray.threads cimport share
-
-ctypedef void (*sgemm_t)(int order, int ta, int tb, int m, int n, int k, float alpha, const float* a, int lda,
-                         const float* b, int ldb, float beta, float* c, int ldc) noexcept nogil
-ctypedef void (*dgemm_t)(int order, int ta, int tb, int m, int n, int k, double alpha, const double* a, int lda,
-                         const double* b, int ldb, double beta, double* c, int ldc) noexcept nogil
 
 cdef extern from "tile.h":
     void weigh_float "needle_weigh_float"(
@@ -23,9 +18,6 @@ cdef extern from "tile.h":
         Py_ssize_t b_down, Py_ssize_t b_across, double* out, Py_ssize_t n, int add) noexcept nogil
 
 cdef enum:
-    ROW_MAJOR = 101
-    NO_TRANS = 111
-    TRANS = 112
     BLOCK_BYTES = 131072    # of columns that a thread makes at a time: they stay in the second-level cache
     BLOCKS = 8              # a small convolution is still cut into so many blocks, for threads
     PARTS = 16              # partial sums of the weights' gradient
@@ -172,27 +164,18 @@ cdef void add_columns(const Conv* g, const F* a, Py_ssize_t n, Py_ssize_t place,
 
 # ---- Blocks -------------------------------------------------------------------------------------------------------
 
-cdef void gemm(const Blas* blas, int ta, int tb, Py_ssize_t m, Py_ssize_t n, Py_ssize_t k, const F* a, Py_ssize_t lda,
-               const F* b, Py_ssize_t ldb, F beta, F* out, Py_ssize_t ldc) noexcept nogil:
-    """out = a @ b + beta * out, either of them transposed"""
-    if F is float:
-        (<sgemm_t> blas.sgemm)(ROW_MAJOR, ta, tb, <int> m, <int> n, <int> k, 1, a, <int> lda, b, <int> ldb, beta, out, <int> ldc)
-    else:
-        (<dgemm_t> blas.dgemm)(ROW_MAJOR, ta, tb, <int> m, <int> n, <int> k, 1, a, <int> lda, b, <int> ldb, beta, out, <int> ldc)
-
-
 cdef void forward(const Blas* blas, const Conv* g, const F* x, const F* weight, F* y, Py_ssize_t place, Py_ssize_t rows,
                   F* staged) noexcept nogil:
     """y[place:place+rows] = columns @ weight, group by group"""
     cdef Py_ssize_t count = g.c // g.groups, filters = g.f // g.groups, k = g.kh * g.kw * count, i
     for i in range(g.groups):
         if pointwise(g):
-            gemm(blas, NO_TRANS, NO_TRANS, rows, filters, k, x + place * g.c + i * count, g.c, weight + i * filters, g.f,
-                 <F> 0, y + place * g.f + i * filters, g.f)
+            product(blas, NO_TRANS, NO_TRANS, rows, filters, k, 1, x + place * g.c + i * count, g.c,
+                    weight + i * filters, g.f, False, y + place * g.f + i * filters, g.f)
         else:
             columns(g, x, place, rows, i * count, staged)
-            gemm(blas, NO_TRANS, NO_TRANS, rows, filters, k, staged, k, weight + i * filters, g.f,
-                 <F> 0, y + place * g.f + i * filters, g.f)
+            product(blas, NO_TRANS, NO_TRANS, rows, filters, k, 1, staged, k, weight + i * filters, g.f,
+                    False, y + place * g.f + i * filters, g.f)
 
 
 cdef void weight_grad(const Blas* blas, const Conv* g, const F* x, const F* y, F* weight, Py_ssize_t place, Py_ssize_t rows,
@@ -201,12 +184,12 @@ cdef void weight_grad(const Blas* blas, const Conv* g, const F* x, const F* y, F
     cdef Py_ssize_t count = g.c // g.groups, filters = g.f // g.groups, k = g.kh * g.kw * count, i
     for i in range(g.groups):
         if pointwise(g):
-            gemm(blas, TRANS, NO_TRANS, k, filters, rows, x + place * g.c + i * count, g.c, y + place * g.f + i * filters, g.f,
-                 <F> 1, weight + i * filters, g.f)
+            product(blas, TRANS, NO_TRANS, k, filters, rows, 1, x + place * g.c + i * count, g.c,
+                    y + place * g.f + i * filters, g.f, True, weight + i * filters, g.f)
         else:
             columns(g, x, place, rows, i * count, staged)
-            gemm(blas, TRANS, NO_TRANS, k, filters, rows, staged, k, y + place * g.f + i * filters, g.f,
-                 <F> 1, weight + i * filters, g.f)
+            product(blas, TRANS, NO_TRANS, k, filters, rows, 1, staged, k, y + place * g.f + i * filters, g.f,
+                    True, weight + i * filters, g.f)
 
 
 cdef void input_grad(const Blas* blas, const Conv* g, F* x, const F* weight, const F* y, Py_ssize_t n, Py_ssize_t top,
@@ -220,8 +203,8 @@ cdef void input_grad(const Blas* blas, const Conv* g, F* x, const F* weight, con
     while place < stop:
         rows = min(block, stop - place)
         for i in range(g.groups):
-            gemm(blas, NO_TRANS, TRANS, rows, k, filters, y + (n * g.oh * g.ow + place) * g.f + i * filters, g.f,
-                 weight + i * filters, g.f, <F> 0, staged, k)
+            product(blas, NO_TRANS, TRANS, rows, k, filters, 1, y + (n * g.oh * g.ow + place) * g.f + i * filters, g.f,
+                    weight + i * filters, g.f, False, staged, k)
             add_columns(g, staged, n, place, rows, i * count, top, bottom, x)
         place += rows
 
@@ -344,9 +327,9 @@ cdef void pointwise_block(const Work* job, Py_ssize_t b, F* x) noexcept nogil:
     cdef const Conv* g = job.g
     cdef Py_ssize_t rows = block_rows(g, sizeof(F)), count = g.c // g.groups, filters = g.f // g.groups, i
     for i in range(g.groups):
-        gemm(job.blas, NO_TRANS, TRANS, min(rows, g.n * g.oh * g.ow - b * rows), count, filters,
-             <const F*> job.y + b * rows * g.f + i * filters, g.f, <const F*> job.weight + i * filters, g.f, <F> 0,
-             x + b * rows * g.c + i * count, g.c)
+        product(job.blas, NO_TRANS, TRANS, min(rows, g.n * g.oh * g.ow - b * rows), count, filters, 1,
+                <const F*> job.y + b * rows * g.f + i * filters, g.f, <const F*> job.weight + i * filters, g.f, False,
+                x + b * rows * g.c + i * count, g.c)
 
 
 cdef void one_pointwise(const void* given, Py_ssize_t b, int thread) noexcept nogil:
