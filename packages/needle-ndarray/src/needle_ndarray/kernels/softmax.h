@@ -14,9 +14,9 @@ enum { NEEDLE_EXPS = 256 };         /* elements added up before they go to a dou
 #define NEEDLE_LOG2_REST_float -2.12194440e-4f
 #define NEEDLE_BIAS_float 127
 #define NEEDLE_MANTISSA_float 23
-#define NEEDLE_SERIES_float                                                                                                 \
-    ((((((r * 1.9875691500e-4f + 1.3981999507e-3f) * r + 8.3334519073e-3f) * r + 4.1665795894e-2f) * r                      \
-       + 1.6666665459e-1f) * r + 5.0000001201e-1f) * (r * r) + r + 1.0f)
+#define NEEDLE_SERIES_float(STEP)                                                                                           \
+    STEP(1.9875691500e-4f) STEP(1.3981999507e-3f) STEP(8.3334519073e-3f) STEP(4.1665795894e-2f) STEP(1.6666665459e-1f)      \
+    STEP(5.0000001201e-1f) STEP(1.0f) STEP(1.0f)
 
 #define NEEDLE_LOWEST_double -746.0
 #define NEEDLE_HIGHEST_double 710.0
@@ -25,10 +25,12 @@ enum { NEEDLE_EXPS = 256 };         /* elements added up before they go to a dou
 #define NEEDLE_LOG2_REST_double 1.42860682030941723212e-6
 #define NEEDLE_BIAS_double 1023
 #define NEEDLE_MANTISSA_double 52
-#define NEEDLE_SERIES_double                                                                                                \
-    ((((((((((((r * (1.0 / 6227020800) + 1.0 / 479001600) * r + 1.0 / 39916800) * r + 1.0 / 3628800) * r + 1.0 / 362880)    \
-             * r + 1.0 / 40320) * r + 1.0 / 5040) * r + 1.0 / 720) * r + 1.0 / 120) * r + 1.0 / 24) * r + 1.0 / 6) * r      \
-      + 0.5) * (r * r) + r + 1.0)
+#define NEEDLE_SERIES_double(STEP)                                                                                          \
+    STEP(1.0 / 6227020800) STEP(1.0 / 479001600) STEP(1.0 / 39916800) STEP(1.0 / 3628800) STEP(1.0 / 362880)                \
+    STEP(1.0 / 40320) STEP(1.0 / 5040) STEP(1.0 / 720) STEP(1.0 / 120) STEP(1.0 / 24) STEP(1.0 / 6) STEP(0.5) STEP(1.0)     \
+    STEP(1.0)
+#define NEEDLE_STEP_float(c) e = needle_fma_float(e, r, zero + c);
+#define NEEDLE_STEP_double(c) e = needle_fma_double(e, r, zero + c);
 
 #define NEEDLE_SOFTMAX(T)                                                                                                   \
     NEEDLE_INLINE needle_vector_##T needle_where_##T(needle_mask_##T which, needle_vector_##T a, needle_vector_##T b)       \
@@ -39,15 +41,15 @@ enum { NEEDLE_EXPS = 256 };         /* elements added up before they go to a dou
     /* e^x = 2^k e^r with |r| <= log(2) / 2; 2^k in two halves, for results that are tiny or infinite */                    \
     NEEDLE_INLINE needle_vector_##T needle_exp_##T(needle_vector_##T x)                                                     \
     {                                                                                                                       \
-        needle_vector_##T any = {0}, r;                                                                                     \
-        x = needle_where_##T(x < NEEDLE_LOWEST_##T, any + NEEDLE_LOWEST_##T, x);                                            \
-        x = needle_where_##T(x > NEEDLE_HIGHEST_##T, any + NEEDLE_HIGHEST_##T, x);                                          \
-        any = x * (T) 1.4426950408889634 + NEEDLE_ROUND_##T;                                                                \
-        needle_mask_##T k = (needle_mask_##T) any - (needle_mask_##T) (NEEDLE_ROUND_##T - (needle_vector_##T) {0});         \
-        needle_mask_##T half = k >> 1;                                                                                      \
-        any -= NEEDLE_ROUND_##T;                                                                                            \
-        r = (x - any * NEEDLE_LOG2_##T) - any * NEEDLE_LOG2_REST_##T;                                                       \
-        return NEEDLE_SERIES_##T * (needle_vector_##T) ((half + NEEDLE_BIAS_##T) << NEEDLE_MANTISSA_##T)                    \
+        needle_vector_##T zero = {0}, e = zero, whole, r;                                                                   \
+        x = needle_where_##T(x < NEEDLE_LOWEST_##T, zero + NEEDLE_LOWEST_##T, x);                                           \
+        x = needle_where_##T(x > NEEDLE_HIGHEST_##T, zero + NEEDLE_HIGHEST_##T, x);                                         \
+        whole = needle_fma_##T(x, zero + (T) 1.4426950408889634, zero + NEEDLE_ROUND_##T);                                  \
+        needle_mask_##T k = (needle_mask_##T) whole - (needle_mask_##T) (zero + NEEDLE_ROUND_##T), half = k >> 1;           \
+        whole -= NEEDLE_ROUND_##T;                                                                                          \
+        r = needle_fma_##T(whole, zero - NEEDLE_LOG2_REST_##T, needle_fma_##T(whole, zero - NEEDLE_LOG2_##T, x));           \
+        NEEDLE_SERIES_##T(NEEDLE_STEP_##T)                                                                                  \
+        return e * (needle_vector_##T) ((half + NEEDLE_BIAS_##T) << NEEDLE_MANTISSA_##T)                                    \
              * (needle_vector_##T) ((k - half + NEEDLE_BIAS_##T) << NEEDLE_MANTISSA_##T);                                   \
     }                                                                                                                       \
                                                                                                                             \
