@@ -1,5 +1,7 @@
 # One product of matrices with one thread: small ones in tiles of our own, the others by BLAS.
 
+from libc.string cimport memcpy
+
 from needle_ndarray.kernels.views cimport FLOAT32, F
 
 ctypedef void (*sgemm_t)(int order, int ta, int tb, int m, int n, int k, float alpha, const float* a, int lda,
@@ -27,8 +29,8 @@ cdef extern from "product.h" nogil:
 
 cdef enum:
     ROW_MAJOR = 101
-    SMALL = 16384           # multiplications up to which tiles of our own beat the call of BLAS
-    ROOM = 4096             # elements of an operand that they pack, on the stack
+    SMALL = 300000          # multiplications up to which tiles of our own beat the call of BLAS
+    ROOM = 8192             # elements of an operand that they pack, on the stack
 
 
 cdef void tiles(const F* a, Py_ssize_t a_row, Py_ssize_t a_col, const F* b, Py_ssize_t b_row, Py_ssize_t b_col, F* out,
@@ -39,8 +41,11 @@ cdef void tiles(const F* a, Py_ssize_t a_row, Py_ssize_t a_col, const F* b, Py_s
     cdef Py_ssize_t wide = (n + tile - 1) // tile * tile, i = 0, j, l
     if b_col != 1 or n != wide:
         for l in range(k):
-            for j in range(n):
-                packed[l * wide + j] = b[l * b_row + j * b_col]
+            if b_col == 1:
+                memcpy(packed + l * wide, b + l * b_row, n * sizeof(F))
+            else:
+                for j in range(n):
+                    packed[l * wide + j] = b[l * b_row + j * b_col]
             for j in range(n, wide):
                 packed[l * wide + j] = 0
         b, b_row = packed, wide

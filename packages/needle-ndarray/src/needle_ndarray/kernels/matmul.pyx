@@ -126,8 +126,9 @@ cdef int one(const Blas* blas, const View* a, Py_ssize_t a_offset, const View* b
               <const int64*> b.data + b_offset, b.strides[last - 1], b.strides[last],
               <int64*> target, out_row, m, k, n)
         return 0
-    if small_product(out.dtype, a.data + a_offset * item, a.strides[last - 1], a.strides[last], b.data + b_offset * item,
-                     b.strides[last - 1], b.strides[last], target, out_row, m, k, n, 1, False):
+    if (threads == 1 or m * n * k < SPLIT) and small_product(
+            out.dtype, a.data + a_offset * item, a.strides[last - 1], a.strides[last], b.data + b_offset * item,
+            b.strides[last - 1], b.strides[last], target, out_row, m, k, n, 1, False):
         return 0
     c.left.copied = c.right.copied = False
     status = operand(a, a_offset, &c.left) or operand(b, b_offset, &c.right)
