@@ -272,6 +272,9 @@ cdef class Value:
         return apply_tuple(op, tuple(inputs)) if issubclass(cls, TensorTuple) else apply(op, tuple(inputs))
 
 
+cdef list ENTRIES = []                  # TupleGetItem(i) at place i: it holds nothing else, so one does for all tuples
+
+
 cdef class TensorTuple(Value):
     """A tuple of tensors as one node: what `split` returns."""
 
@@ -290,15 +293,22 @@ cdef class TensorTuple(Value):
             return OPS.tuple_get_item(self, i)      # lazy: how many there are will turn out
         if not -len(self) <= i < len(self):
             raise IndexError(f"entry {i} of a tuple of {len(self)}")
-        if self.op is None and not self.wants_grad and self.array is not None:
-            return make_leaf(Tensor, self.array[i], False)
-        return OPS.tuple_get_item(self, i % len(self))
+        return self.entry(i % len(self))
+
+    cdef Tensor entry(self, Py_ssize_t i):
+        """Entry i: of a tuple that was made of tensors this one, else a node for it"""
+        if isinstance(self.op, OPS.MakeTensorTuple):
+            return <Tensor> self.inputs[i]
+        while len(ENTRIES) <= i:
+            ENTRIES.append(OPS.TupleGetItem(len(ENTRIES)))
+        return apply(<Op> ENTRIES[i], (self,))
 
     def __iter__(self):
-        return iter([self[i] for i in range(len(self))])
+        return iter(self.tuple())
 
     def tuple(self):
-        return tuple([self[i] for i in range(len(self))])
+        cdef Py_ssize_t i
+        return tuple([self.entry(i) for i in range(len(self))])
 
     def __add__(self, other):
         if not isinstance(other, TensorTuple) or len(self) != len(other):
