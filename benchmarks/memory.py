@@ -40,9 +40,9 @@ def forget_peak() -> None:
 def steps(framework: str, model: str, batch: int, threads: int) -> dict[str, int]:
     """In a process of its own."""
     from benchmarks.frameworks import namespace
-    from benchmarks.worker import threads_of
+    from benchmarks.worker import settle
 
-    threads_of(framework, threads)
+    settle(framework, threads)
     step = namespace(framework)["train"](model, batch)
     forget_peak()
     before, _ = held()

@@ -39,7 +39,6 @@ def logits(model: Any, x: Any) -> Any:
 def train(name: str, batch: int, random: bool = True) -> Callable[[], Any]:
     """A function that does a step and returns the loss."""
     model = build(name, DROP if random else 0.0)
-    ndl.random.seed(0)  # masks of dropout from Needle's own generator, as the other frameworks draw them from theirs
     squares = name in LR
     loss_of = nn.MSELoss() if squares else nn.SoftmaxLoss()
     update = optim.SGD(model.parameters(), lr=LR[name]) if squares else optim.Adam(model.parameters(), lr=1e-3)

@@ -23,7 +23,7 @@ SETTLE = 0.004  # before a turn: threads of the one before may still be spinning
 MODULES = {"compile": "torch"}
 
 
-def threads_of(framework: str, count: int) -> None:
+def settle(framework: str, count: int) -> None:
     """Compute on that many threads, and, where the system can, on no more cores: not every framework can be told."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:count])
@@ -31,6 +31,7 @@ def threads_of(framework: str, count: int) -> None:
         import needle_ndarray as nd
 
         nd.set_num_threads(count)
+        nd.random.seed(0)  # masks of dropout from Needle's own generator, as the other frameworks draw them from theirs
     elif framework in ("torch", "compile"):
         import torch
 
@@ -93,7 +94,7 @@ def main() -> int:
     framework, threads = sys.argv[2], int(sys.argv[3])
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever a framework prints is not an answer
-    threads_of(framework, threads)
+    settle(framework, threads)
     timing = Timing(framework)
     for line in sys.stdin:
         try:
