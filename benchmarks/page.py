@@ -75,6 +75,10 @@ def introduction(report: dict[str, Any], most: int) -> list[str]:
     minutes = sum(run["seconds"] for run in runs) / 60
     when = " to ".join(dict.fromkeys(dates[:1] + dates[-1:]))
     memory = f", {about['memory']:g} GB" if about["memory"] else ""
+    one = f" Beside the tables with {cores(most)} are those with one." if 1 in results.threads_in(report) else ""
+    ran = {label for result in report["results"] for label in (*result["times"], *result["missing"])}
+    absent = [NAMES[name] for name in NAMES if name not in ran] + ([] if one else ["one thread"])
+    gaps = f" Not run: {', '.join(absent)}." if absent else ""
     return [
         "# Benchmarks",
         "",
@@ -83,7 +87,7 @@ def introduction(report: dict[str, Any], most: int) -> list[str]:
         "",
         f"Each framework computes in a process of its own; all take turns, round by round, in one run: best of"
         f" {' or '.join(map(str, rounds)) or 'no'} rounds, fewer for slow cases. **A ratio is their time over Needle's: above 1"
-        f" Needle is faster.** Beside the tables with {cores(most)} are those with one. The whole run took {minutes:.0f} min.",
+        f" Needle is faster.**{one} The whole run took {minutes:.0f} min.{gaps}",
         "",
         "```sh",
         "nox -s bench                                  # everything, on any machine: table, JSON and this page in runs/",
