@@ -31,7 +31,7 @@ class MatMul(TensorOp):
             da = sum_to(PRODUCT[tb, True](b, out_grad) if ta else PRODUCT[False, not tb](out_grad, b), a.shape)
         if b.requires_grad:
             if b.ndim == 2 and a.ndim > 2 and not ta:  # not a product per leading entry, and then their sum
-                db = RowsProduct()(out_grad, a) if tb else RowsProduct()(a, out_grad)
+                db = ROWS_PRODUCT(out_grad, a) if tb else ROWS_PRODUCT(a, out_grad)
             else:
                 db = sum_to(PRODUCT[True, ta](out_grad, a) if tb else PRODUCT[not ta, False](a, out_grad), b.shape)
         return da, db
@@ -52,7 +52,7 @@ class Linear(TensorOp):
         dx = PRODUCT[False, True](out_grad, w) if x.requires_grad else None
         dw = None
         if w.requires_grad:
-            dw = PRODUCT[True, False](x, out_grad) if x.ndim == 2 else RowsProduct()(x, out_grad)
+            dw = PRODUCT[True, False](x, out_grad) if x.ndim == 2 else ROWS_PRODUCT(x, out_grad)
         return dx, dw, sum_to(out_grad, b.shape) if b.requires_grad else None
 
 
@@ -71,6 +71,7 @@ class RowsProduct(TensorOp):
 
 
 PRODUCT = {(ta, tb): MatMul((ta, tb)) for ta in (False, True) for tb in (False, True)}
+ROWS_PRODUCT, LINEAR = RowsProduct(), Linear()  # they hold nothing: one does for all calls
 
 
 class Einsum(TensorOp):
@@ -149,9 +150,9 @@ def linear(x, weight, bias=None):
     if not (isinstance(x, Tensor) and isinstance(weight, Tensor) and isinstance(bias, Tensor)):
         x, weight, bias = _tensors("linear", x, weight, bias)
     wide = weight.shape[1:]
-    plain = bias.shape in (wide, (1, *wide)) and len(wide) == 1 and x.ndim > 1
+    plain = len(wide) == 1 and bias.shape in ((1, *wide), wide) and x.ndim > 1
     if plain and x.dtype is weight.dtype is bias.dtype:
-        return Linear()(x, weight, bias)
+        return LINEAR(x, weight, bias)
     return matmul(x, weight) + bias
 
 
