@@ -1006,6 +1006,12 @@ NETWORK += _forms("cross_entropy", _cross_entropy, [
     ("label_smoothing", real(3, 4), {"labels": np.array([0, 3, 1]), "label_smoothing": 0.2}),
     ("float labels", real(2, 3), {"labels": np.array([1.0, 2.0], dtype=np.float32)}),
 ])  # fmt: skip
+NETWORK += _forms("mean_squared_error", lambda a, b: np.mean((a - b) ** 2), [
+    ("2-d", real(2, 3), real(2, 3)),
+    ("1-d", real(5), real(5)),
+    ("0-d", real(), real()),
+    ("one column", real(4, 1), real(4, 1)),
+])  # fmt: skip
 NETWORK += _forms("scaled_dot_product_attention", _attention, [
     ("plain", real(2, 3, 4), real(2, 5, 4), real(2, 5, 2)),
     ("2-d", real(3, 2), real(4, 2), real(4, 3)),

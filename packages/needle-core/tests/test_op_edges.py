@@ -490,6 +490,23 @@ def test_max_pool_of_negatives_does_not_see_the_padding(device):
     same(ops.max_pool2d(x, 2, stride=1, padding=1), np.full((1, 3, 3, 1), -5.0))
 
 
+@pytest.mark.parametrize("kinds", [("float32", "float32"), ("float64", "float64"), ("float32", "float64"), ("float32", "int64")])
+@pytest.mark.parametrize("view", [np.s_[:], np.s_[::-2], np.s_[:, ::3], np.s_[:0]], ids=["all", "back", "columns", "none"])
+def test_mean_squared_error_is_what_it_is_made_of(kinds, view, device):
+    """Bit for bit, value and gradients."""
+    a, b = (tensor(np.random.default_rng(i).normal(size=(6, 7)) * 3, device, kind)[view] for i, kind in enumerate(kinds))
+    twin = (a - b) * (a - b)
+    for got, expected in zip(
+        [ops.mean_squared_error(a, b), *gradients([ops.mean_squared_error(a, b)], [a, b])],
+        [twin.mean(), *gradients([twin.mean()], [a, b])],
+        strict=True,
+    ):
+        assert (got is None) == (expected is None)
+        if got is not None:
+            assert got.dtype == expected.dtype and got.shape == expected.shape
+            np.testing.assert_array_equal(got.numpy(), expected.numpy())
+
+
 def test_cross_entropy_of_large_logits(device):
     x = tensor([[1e4, 0.0, -1e4], [0.0, 1e4, 0.0]], device)
     same(ops.cross_entropy(x, [2, 1], reduction="none"), [2e4, 0])

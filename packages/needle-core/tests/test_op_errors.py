@@ -204,6 +204,8 @@ NETWORK = [
     (lambda x: ops.batch_norm(x, t(3), t(2)), ValueError, ["bias", "(2,)", "(3,)", "(2, 3)"]),
     (lambda x: ops.batch_norm(x, axis=2), ValueError, ["batch_norm", "axis 2", "(2, 3)"]),
     (lambda x: ops.batch_norm(x, training=False), ValueError, ["batch_norm", "running_mean"]),
+    (lambda x: ops.mean_squared_error(x, t(3)), ValueError, ["mean_squared_error", "(2, 3)", "(3,)"]),
+    (lambda x: ops.mean_squared_error(x, "a"), TypeError, ["mean_squared_error", "str"]),
     (lambda x: ops.cross_entropy(x, [0]), ValueError, ["cross_entropy", "(1,)", "(2, 3)"]),
     (lambda x: ops.cross_entropy(x, [0, 3]), IndexError, ["3"]),
     (lambda x: ops.cross_entropy(x, [0, 1], "max"), ValueError, ["cross_entropy", "'max'"]),

@@ -240,6 +240,10 @@ def _attention(row, q, k, v, mask=None):
     return F.scaled_dot_product_attention(q, k, v, mask, is_causal=given.pop("causal", False), **given)
 
 
+def _squares(row, a, b):
+    return F.mse_loss(a, b)
+
+
 NETWORK = {
     "conv2d": _conv,
     "conv1d": _conv1d,
@@ -249,6 +253,7 @@ NETWORK = {
     "layer_norm": _layer_norm,
     "batch_norm": _batch_norm,
     "cross_entropy": _cross_entropy,
+    "mean_squared_error": _squares,
     "scaled_dot_product_attention": _attention,
 }
 #: Forms that PyTorch has not, or has otherwise.

@@ -47,6 +47,11 @@ ERRORS = [
     ("layer_norm_grad(x5, x)", "ValueError: layer_norm_grad: grad has shape (2, 3, 5), expected (2, 3, 4)"),
     ("layer_norm_grad(x64, x)", "TypeError: layer_norm_grad: grad is float64, expected float32"),
     ("layer_norm_grad(None, x)", "TypeError: layer_norm_grad: grad: expected an NDArray, got NoneType"),
+    ("nd.linear(x, w5, w)", "ValueError: matmul: (2, 3, 4) @ (5,): inner sizes 4 and 5 differ"),
+    ("nd.linear(x, nd.eye(4), None)", "TypeError: expected an NDArray, a NumPy array or a number, got NoneType"),
+    ("nd.linear(3, nd.eye(4), w)", "ValueError: matmul: () @ (4, 4): 0-d operands, use * instead"),
+    ("nd.linear(x, nd.eye(4), w5)", "BroadcastError: add: shapes (2, 3, 4) and (5,) do not broadcast"),
+    ("nd.linear(x, nd.eye(4), there(w))", "ValueError: add: operands on cpu() and cpu_numpy(); move one with .to(device)"),
     ("batch_norm(x, w5)", "ValueError: batch_norm: weight has shape (5,), expected (4,)"),
     ("batch_norm(zero)", "ValueError: batch_norm: shape (): expected one axis or more, the last one not empty"),
     ("batch_norm_grad(x, x, w5, w)", "ValueError: batch_norm_grad: mean has shape (5,), expected (4,)"),
@@ -97,6 +102,43 @@ def test_integers_and_bools_compute_in_floats(device):
     assert nd.layer_norm(x).dtype == "float64" and nd.layer_norm(x > 1).dtype == "float32"
     assert nd.cross_entropy(x, nd.array([0, 2], "int32", device)).dtype == "float64"
     assert nd.attention(x, x, x).dtype == "float64"
+
+
+#: Shapes of x, weight and bias
+LINEAR = [
+    ((5, 3), (3, 4), (4,)),
+    ((5, 3), (3, 4), (1, 4)),
+    ((2, 5, 3), (3, 4), (1, 4)),
+    ((2, 5, 3), (2, 3, 4), (4,)),
+    ((3,), (3, 4), (4,)),
+    ((3,), (3, 4), (1, 4)),
+    ((3,), (3,), (1,)),
+    ((5, 3), (3, 4), (5, 4)),
+    ((1, 3), (3, 4), (5, 4)),
+    ((5, 3), (3, 4), (1,)),
+    ((5, 3), (3, 4), ()),
+    ((5, 3), (3, 1), (4,)),
+    ((0, 3), (3, 4), (4,)),
+    ((5, 0), (0, 4), (4,)),
+    ((5, 3), (3, 0), (0,)),
+]
+
+
+@pytest.mark.parametrize("dtypes", ["float32", "float64", "int64", "bool", "float32 float64 float32", "float32 float32 float64"])
+@pytest.mark.parametrize("shapes", LINEAR, ids=str)
+def test_linear_is_a_product_and_a_sum(shapes, dtypes, device):
+    """Bit for bit, whatever the bias; operands are left as they are."""
+    rng, kinds = np.random.default_rng(0), dtypes.split()
+    x, w, b = (
+        nd.array(rng.normal(size=[2 * n for n in shape]) * 9, kind, device)[tuple([np.s_[::-2]] * len(shape))]
+        for shape, kind in zip(shapes, kinds * (4 - len(kinds)), strict=False)
+    )
+    before = [a.numpy() for a in (x, w, b)]
+    got, expected = nd.linear(x, w, b), x @ w + b
+    assert got.dtype == expected.dtype and got.device == device
+    np.testing.assert_array_equal(got.numpy(), expected.numpy())
+    for a, old in zip((x, w, b), before, strict=True):
+        np.testing.assert_array_equal(a.numpy(), old)
 
 
 def test_leading_axes_broadcast(device):

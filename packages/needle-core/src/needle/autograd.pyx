@@ -21,7 +21,7 @@ import needle_ndarray as array_api
 import numpy as np
 from needle_ndarray import NDArray
 from needle_ndarray.buffer import WRITE_CLOCK
-from needle_ndarray.ndarray import NBYTES
+from needle_ndarray.ndarray import NBYTES, VERSION
 
 #: The process-wide default of lazy mode; `needle.lazy_mode()` overrides it within a thread.
 LAZY_MODE = False
@@ -61,7 +61,9 @@ cdef extern from *:
 
 cdef long long* write_clock = <long long*> PyCapsule_GetPointer(WRITE_CLOCK, "needle_ndarray.write_clock")
 ctypedef Py_ssize_t (*nbytes_t)(PyObject*) noexcept
+ctypedef long long (*version_t)(PyObject*) noexcept
 cdef nbytes_t nbytes_of = <nbytes_t> PyCapsule_GetPointer(NBYTES, "needle_ndarray.nbytes")
+cdef version_t version_of = <version_t> PyCapsule_GetPointer(VERSION, "needle_ndarray.version")
 cdef Py_ssize_t live_values = 0
 cdef object ndarray_type = NDArray
 cdef object alike = array_api.alike
@@ -340,6 +342,18 @@ cdef Value make_leaf(type cls, object data, bint requires_grad):
     return value
 
 
+def with_gradients(params):
+    """What an optimizer works on: the tensors that have a gradient, their data, and the data of their gradients, as lists."""
+    cdef Tensor p
+    cdef list chosen = [], arrays = [], grads = []
+    for p in params:
+        if p.gradient is not None:
+            chosen.append(p)
+            arrays.append(realize(p))
+            grads.append(realize(<Tensor> p.gradient))
+    return chosen, arrays, grads
+
+
 cdef bint is_float(Value value):
     data = realize(value)
     return type(data) is tuple or data.dtype.is_float
@@ -515,6 +529,9 @@ cdef object compute(Op op, tuple inputs):
         data = function(op, realized(<Value> entry(inputs, 0)), realized(<Value> entry(inputs, 1)))
     elif n == 1:
         data = function(op, realized(<Value> entry(inputs, 0)))
+    elif n == 3:
+        data = function(op, realized(<Value> entry(inputs, 0)), realized(<Value> entry(inputs, 1)),
+                        realized(<Value> entry(inputs, 2)))
     else:
         data = function(op, *[realized(<Value> x) for x in inputs])
     return data if type(data) is ndarray_type else checked(op, data, inputs)
@@ -599,7 +616,8 @@ cdef int check_unchanged(Value x, Value node, str why) except -1:
 cdef long long last_write(object data) except -1:
     if type(data) is tuple:
         return max([last_write(d) for d in data]) if data else 0
-    return data.version
+    cdef long long version = version_of(<PyObject*> data)
+    return version if version >= 0 else data.version
 
 
 include "autograd_tensor.pxi"

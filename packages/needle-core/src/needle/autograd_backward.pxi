@@ -209,7 +209,7 @@ cdef object fit(Op op, Tensor grad, Tensor x):
         if not op.broadcasts:
             raise ValueError(f"{type(op).__name__}.gradient returned shape {grad.shape} for an input of shape {x.shape}")
         grad = OPS.sum_to(grad, x.shape)
-    return grad if grad.dtype == x.dtype else OPS.astype(grad, x.dtype)
+    return grad if grad.dtype is x.dtype else OPS.astype(grad, x.dtype)
 
 
 cdef int check_tuple(Op op, object grad, TensorTuple x) except -1:

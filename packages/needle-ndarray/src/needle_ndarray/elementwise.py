@@ -3,34 +3,21 @@
 from typing import Any
 
 from needle_ndarray.backend import BINARY, UNARY, Op
-from needle_ndarray.ndarray import NDArray, binary_op, unary_op, where_op
+from needle_ndarray.ndarray import NDArray, binary_function, unary_function, where_op
 
 #: Names of the array API standard for ops of the table.
 ALIASES = {"pow": "power", "bitwise_invert": "invert", "absolute": "abs", "true_divide": "divide", "mod": "remainder"}
 
 
-def _unary(op: Op) -> Any:
-    def function(x: NDArray, /, *, out: NDArray | None = None) -> NDArray:
-        return unary_op(op, x, out)
-
-    return _named(function, op, "x")
-
-
-def _binary(op: Op) -> Any:
-    def function(x1: Any, x2: Any, /, *, out: NDArray | None = None) -> NDArray:
-        return binary_op(op, x1, x2, out)
-
-    return _named(function, op, "a, b")
-
-
 def _named(function: Any, op: Op, arguments: str) -> Any:
     function.__name__ = function.__qualname__ = op.name
+    function.__module__ = __name__
     function.__doc__ = f"{op.name}({arguments}): {op.formula}"
     return function
 
 
-FUNCTIONS: dict[str, Any] = {op.name: _unary(op) for op in UNARY.values()}
-FUNCTIONS |= {op.name: _binary(op) for op in BINARY.values()}
+FUNCTIONS: dict[str, Any] = {op.name: _named(unary_function(op), op, "x") for op in UNARY.values()}
+FUNCTIONS |= {op.name: _named(binary_function(op), op, "a, b") for op in BINARY.values()}
 FUNCTIONS |= {alias: FUNCTIONS[name] for alias, name in ALIASES.items()}
 globals().update(FUNCTIONS)
 

@@ -4,7 +4,9 @@ import math
 from typing import Any
 
 from needle_ndarray.dtypes import bool_, float32, float64, int32, int64
-from needle_ndarray.ndarray import NDArray, beside, broadcast_shapes, fits
+from needle_ndarray.ndarray import NDArray, beside, broadcast_shapes, fits, norm_results, suits_norm
+
+Named = dict[str, Any]
 
 # ---- Norms -----------------------------------------------------------------------------------------------------------
 
@@ -22,10 +24,10 @@ def layer_norm(x: NDArray, weight: NDArray | None = None, bias: NDArray | None =
     >>> layer_norm(array([[1, 3], [10, 30]]), eps=0).tolist()
     [[-1.0, 1.0], [-1.0, 1.0]]
     """
-    x = _rows("layer_norm", x)
-    _vectors("layer_norm", x, weight=weight, bias=bias)
+    if not suits_norm(x, eps, None, (), (weight, bias)):
+        x, eps = _for_norm("layer_norm", x, eps, weight=weight, bias=bias)
     out = beside(x, x.shape)
-    out.backend.layer_norm(x, weight, bias, _eps("layer_norm", eps), out)
+    out.backend.layer_norm(x, weight, bias, eps, out)
     return out
 
 
@@ -44,11 +46,10 @@ def layer_norm_grad(
     -------
     dx (..., n), dweight (n,), dbias (n,)
     """
-    x = _rows("layer_norm_grad", x)
-    _like("layer_norm_grad", x, x.shape, grad=grad)
-    _vectors("layer_norm_grad", x, weight=weight)
-    dx, dweight, dbias = _norm_results(x)
-    dx.backend.layer_norm_grad(grad, x, weight, _eps("layer_norm_grad", eps), dx, dweight, dbias)
+    if grad is None or not suits_norm(x, eps, grad, (), (weight,)):
+        x, eps = _for_norm("layer_norm_grad", x, eps, {"grad": grad}, weight=weight)
+    dx, dweight, dbias = norm_results(x)
+    dx.backend.layer_norm_grad(grad, x, weight, eps, dx, dweight, dbias)
     return dx, dweight, dbias
 
 
@@ -67,10 +68,10 @@ def batch_norm(
     -------
     y (..., c), mean (c,), var (c,)
     """
-    x = _rows("batch_norm", x)
-    _vectors("batch_norm", x, weight=weight, bias=bias)
-    out, mean, var = _norm_results(x)
-    out.backend.batch_norm(x, weight, bias, _eps("batch_norm", eps), out, mean, var)
+    if not suits_norm(x, eps, None, (), (weight, bias)):
+        x, eps = _for_norm("batch_norm", x, eps, weight=weight, bias=bias)
+    out, mean, var = norm_results(x)
+    out.backend.batch_norm(x, weight, bias, eps, out, mean, var)
     return out, mean, var
 
 
@@ -90,12 +91,10 @@ def batch_norm_grad(
     -------
     dx (..., c), dweight (c,), dbias (c,)
     """
-    x = _rows("batch_norm_grad", x)
-    _like("batch_norm_grad", x, x.shape, grad=grad)
-    _like("batch_norm_grad", x, x.shape[-1:], mean=mean, var=var)
-    _vectors("batch_norm_grad", x, weight=weight)
-    dx, dweight, dbias = _norm_results(x)
-    dx.backend.batch_norm_grad(grad, x, mean, var, weight, _eps("batch_norm_grad", eps), dx, dweight, dbias)
+    if grad is None or not suits_norm(x, eps, grad, (mean, var), (weight,)):
+        x, eps = _for_norm("batch_norm_grad", x, eps, {"grad": grad}, {"mean": mean, "var": var}, weight=weight)
+    dx, dweight, dbias = norm_results(x)
+    dx.backend.batch_norm_grad(grad, x, mean, var, weight, eps, dx, dweight, dbias)
     return dx, dweight, dbias
 
 
@@ -232,23 +231,16 @@ def _same_kind(what: str, x: NDArray, name: str, a: NDArray) -> None:
         raise TypeError(f"{what}: {name} is {a.dtype}, expected {x.dtype}")
 
 
-def _vectors(what: str, x: NDArray, **given: Any) -> None:
-    """Weights and biases over the last axis, where there are any."""
-    shape = x.shape[-1:]
-    for name, a in given.items():
-        if a is not None and not fits(x, a, shape):
-            _like(what, x, shape, **{name: a})
-
-
-def _norm_results(x: NDArray) -> tuple[NDArray, NDArray, NDArray]:
-    """Room for something like x, and for two vectors over the last axis."""
-    return beside(x, x.shape), beside(x, x.shape[-1:]), beside(x, x.shape[-1:])
-
-
-def _eps(what: str, eps: Any) -> float:
+def _for_norm(
+    what: str, x: Any, eps: Any, like: Named | None = None, needed: Named | None = None, **optional: Any
+) -> tuple[NDArray, float]:
+    """x as floats and eps as a float; arrays like x and vectors over its last axis, some of them optional, are checked."""
+    x = _rows(what, x)
+    _like(what, x, x.shape, **like or {})
+    _like(what, x, x.shape[-1:], **needed or {}, **{name: a for name, a in optional.items() if a is not None})
     if isinstance(eps, bool) or not isinstance(eps, (int, float)) or not 0 <= eps < math.inf:
         raise ValueError(f"{what}: eps = {eps!r}: expected a number from 0 on")
-    return float(eps)
+    return x, float(eps)
 
 
 def _scale(what: str, scale: Any, d: int) -> float:

@@ -247,6 +247,22 @@ cpdef NDArray unary_op(Op op, object x, NDArray out=None):
     return result if out is None else finish(op, result, out)
 
 
+def unary_function(Op op not None):
+    """The op as a function of an array"""
+    @cython.binding(True)       # a function with a name and a text that can be set
+    def function(x, /, *, out=None):
+        return unary_op(op, x, out)
+    return function
+
+
+def binary_function(Op op not None):
+    """The op as a function of two arrays, or an array and a number"""
+    @cython.binding(True)       # a function with a name and a text that can be set
+    def function(x1, x2, /, *, out=None):
+        return binary_op(op, x1, x2, out)
+    return function
+
+
 def alike(NDArray a not None, NDArray b not None):
     """Whether shapes and dtypes are equal: what autograd asks of a value and its gradient."""
     return a._dtype == b._dtype and same_shape(a, b)
@@ -269,12 +285,68 @@ def fits(NDArray a not None, b, tuple shape not None):
     return other._dtype == a._dtype and other._backend is a._backend and other.shape == shape
 
 
+def suits_norm(x, eps, grad, tuple needed not None, tuple optional not None):
+    """Whether arrays are what a norm over the last axis of x asks for: what is nearly always so.
+
+    Parameters
+    ----------
+    x : floats (..., n)
+    eps : a float
+    grad : None, or an array like x
+    needed, optional : arrays (n,), the optional ones may be None
+    """
+    cdef NDArray a
+    if not isinstance(x, NDArray) or type(eps) is not float or not 0 <= <double> eps < math.inf:
+        return False
+    a = <NDArray> x
+    if a._dtype < FLOAT32 or a._ndim == 0 or a._shape[a._ndim - 1] == 0:
+        return False
+    if grad is not None and not (is_beside(a, grad) and same_shape(a, <NDArray> grad)):
+        return False
+    for vector in needed:
+        if not is_vector(a, vector):
+            return False
+    for vector in optional:
+        if vector is not None and not is_vector(a, vector):
+            return False
+    return True
+
+
+cdef inline bint is_beside(NDArray a, object b):
+    return isinstance(b, NDArray) and (<NDArray> b)._dtype == a._dtype and (<NDArray> b)._backend is a._backend
+
+
+cdef inline bint is_vector(NDArray a, object b):
+    """Whether b is one number for each place of a's last axis, beside a"""
+    return is_beside(a, b) and (<NDArray> b)._ndim == 1 and (<NDArray> b)._shape[0] == a._shape[a._ndim - 1]
+
+
+def norm_results(NDArray a not None):
+    """Room for something like a, and for two vectors over its last axis."""
+    cdef Py_ssize_t* last
+    if a._ndim == 0:
+        raise ValueError("norm_results: expected one axis or more, got a 0-d array")
+    last = a._shape + a._ndim - 1
+    return (empty_compact(a._backend, a._dtype, a._ndim, a._shape), empty_compact(a._backend, a._dtype, 1, last),
+            empty_compact(a._backend, a._dtype, 1, last))
+
+
 cdef Py_ssize_t nbytes_of(PyObject* a) noexcept:
     return (<NDArray> a)._size * ITEMSIZE[(<NDArray> a)._dtype] if isinstance(<object> a, NDArray) else -1
 
 
 #: The bytes of an array for compiled code of other packages: a capsule around a Py_ssize_t (*)(PyObject*); -1: not an NDArray.
 NBYTES = PyCapsule_New(<void*> nbytes_of, "needle_ndarray.nbytes", NULL)
+
+
+cdef long long version_of(PyObject* a) noexcept:
+    if isinstance(<object> a, NDArray) and isinstance((<NDArray> a)._buffer, Buffer):
+        return (<Buffer> (<NDArray> a)._buffer).version
+    return -1
+
+
+#: The same for `version`: a capsule around a long long (*)(PyObject*); -1: ask the object.
+VERSION = PyCapsule_New(<void*> version_of, "needle_ndarray.version", NULL)
 
 
 def constant_like(NDArray a not None, value):
@@ -412,6 +484,32 @@ def last_axis_op(str verb, NDArray a, axis, bint keeps_axis):
     if target._buffer is not out._buffer:               # the merged axes have no view
         a._backend.copy(target.reshape([a._shape[i] for i in kept + axes]), out.permute(kept + axes))
     return out
+
+
+def linear(x, weight, bias, /):
+    """x @ weight + bias, the sum where the product lies if bias is a row: (n,) or (1, n).
+
+    >>> from needle_ndarray import array
+    >>> linear(array([[1.0, 2.0]]), array([[3.0], [4.0]]), array([0.5])).tolist()
+    [[11.5]]
+    """
+    cdef NDArray y = matmul_of(x, weight)
+    if not isinstance(bias, NDArray) or not suits_rows(<NDArray> bias, y):
+        return binary_op(ADD, y, bias)
+    y._backend.binary(ADD, y, broadcast_view(<NDArray> bias, y._ndim, y._shape), y)     # nobody has y yet: no write to count
+    return y
+
+
+def suits_linear(NDArray x not None, NDArray weight not None, NDArray bias not None):
+    """Whether bias is a row for a matrix x (..., k) times a matrix weight: all of one dtype and on one device."""
+    return x._ndim > 1 and weight._ndim == 2 and x._dtype == weight._dtype and x._backend is weight._backend \
+        and suits_rows(bias, weight)
+
+
+cdef bint suits_rows(NDArray bias, NDArray y) noexcept:
+    """Whether bias is (n,) or (1, n), where y is (..., n), with y's dtype and on its device"""
+    return y._dtype != BOOL and 0 < bias._ndim <= 2 and bias._ndim <= y._ndim and (bias._ndim == 1 or bias._shape[0] == 1) \
+        and bias._shape[bias._ndim - 1] == y._shape[y._ndim - 1] and bias._dtype == y._dtype and bias._backend is y._backend
 
 
 cdef object matmul_function = None

@@ -32,7 +32,40 @@ cdef int check_members(str what, str name, list given, list params, bint target)
     return 0
 
 
-def prepare_step(str what not None, list params not None, list grads not None, tuple states not None):
+def run_step(str verb not None, tuple given not None, tuple numbers not None):
+    """Call the backend's verb with lists of parameters, gradients and states (None where there are none), and with numbers.
+
+    The lists are checked; where some of what will be written shares memory, one parameter is taken after the other.
+    """
+    cdef list lists = []
+    cdef Py_ssize_t i
+    for arrays in given:
+        if not isinstance(arrays, (list, tuple)):
+            raise TypeError(f"{verb}: expected lists of NDArrays, got {type(arrays).__name__}")
+        lists.append(list(arrays))
+    cdef bint apart = prepare_step(verb, lists[0], lists[1], lists[2:])
+    if not lists[0]:
+        return
+    step = getattr((<NDArray> lists[0][0])._backend, verb)
+    cdef list none = [] if len(lists) > 2 else [None]
+    if apart:
+        step(*lists, *none, *numbers)
+    else:
+        for i in range(len(lists[0])):
+            step(*[[part[i]] for part in lists], *none, *numbers)
+
+
+def suits_step(list arrays not None, list grads not None):
+    """Whether all arrays are compact and like their gradients: what is nearly always so."""
+    cdef NDArray a, g
+    for x, y in zip(arrays, grads):
+        a, g = <NDArray?> x, <NDArray?> y
+        if not a._compact or a._dtype != g._dtype or not same_shape(a, g):
+            return False
+    return True
+
+
+cdef bint prepare_step(str what, list params, list grads, list states) except -1:
     """Check the arrays of an optimizer's step and count the writes to them.
 
     Gradients that share memory with what will be written are replaced in their list by copies. Returns whether all that will be
@@ -47,7 +80,7 @@ def prepare_step(str what not None, list params not None, list grads not None, t
     for arrays in states:
         check_members(what, "state", arrays, params, True)
     cdef long long start = tick()
-    for arrays in (params, *states):
+    for arrays in [params] + states:
         for i in range(len(params)):
             a = <NDArray> arrays[i]
             foreign = foreign or borrowed(a)

@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from needle_ndarray.ndarray import NDArray, prepare_step
+from needle_ndarray.ndarray import NDArray, run_step
 
 Arrays = Sequence[NDArray]
 
@@ -49,8 +49,7 @@ def sgd_step(
     numbers = _numbers("sgd_step", names, (lr, momentum, dampening, weight_decay, l1, correction))
     if u is None and momentum:
         raise ValueError(f"sgd_step: momentum = {momentum}, but no velocities u")
-    lists = [params, grads] if u is None else [params, grads, u]
-    _step("sgd_step", lists, *numbers[:5], bool(nesterov), numbers[5])
+    run_step("sgd_step", (params, grads) if u is None else (params, grads, u), (*numbers[:5], bool(nesterov), numbers[5]))
 
 
 def adam_step(
@@ -87,24 +86,7 @@ def adam_step(
     """
     names = "lr", "beta1", "beta2", "eps", "weight_decay", "correction1", "correction2"
     numbers = _numbers("adam_step", names, (lr, beta1, beta2, eps, weight_decay, correction1, correction2))
-    _step("adam_step", [params, grads, m, v], *numbers[:5], bool(decoupled), *numbers[5:])
-
-
-def _step(verb: str, given: list[Any], *numbers: float) -> None:
-    """Call the verb with lists that were checked; one parameter after the other where some of them share memory."""
-    params, grads, *states = lists = [_list(verb, arrays) for arrays in given]
-    apart = prepare_step(verb, params, grads, tuple(states))
-    if not params:
-        return
-    step = getattr(params[0].backend, verb)
-    for some in [lists] if apart else [[[part[i]] for part in lists] for i in range(len(params))]:
-        step(*some, *[None] * (not states), *numbers)
-
-
-def _list(what: str, arrays: Any) -> list:
-    if not isinstance(arrays, (list, tuple)):
-        raise TypeError(f"{what}: expected lists of NDArrays, got {type(arrays).__name__}")
-    return list(arrays)
+    run_step("adam_step", (params, grads, m, v), (*numbers[:5], bool(decoupled), *numbers[5:]))
 
 
 def _numbers(what: str, names: tuple[str, ...], values: tuple[Any, ...]) -> tuple[float, ...]:

@@ -98,7 +98,7 @@ class Tanh(TensorOp):
         return x.tanh()
 
     def gradient(self, out_grad, node):
-        return TanhGrad()(out_grad, node)
+        return _TANH_GRAD(out_grad, node)
 
 
 class TanhGrad(TensorOp):
@@ -111,7 +111,7 @@ class TanhGrad(TensorOp):
 
     def gradient(self, out_grad, node):
         g, y = node.inputs
-        return TanhGrad()(out_grad, y), out_grad * g * y * -2.0
+        return _TANH_GRAD(out_grad, y), out_grad * g * y * -2.0
 
 
 class Sigmoid(TensorOp):
@@ -123,7 +123,7 @@ class Sigmoid(TensorOp):
         return x.sigmoid()
 
     def gradient(self, out_grad, node):
-        return SigmoidGrad()(out_grad, node)
+        return _SIGMOID_GRAD(out_grad, node)
 
 
 class SigmoidGrad(TensorOp):
@@ -136,7 +136,7 @@ class SigmoidGrad(TensorOp):
 
     def gradient(self, out_grad, node):
         g, y = node.inputs
-        return SigmoidGrad()(out_grad, y), out_grad * g * (1 - y * 2)
+        return _SIGMOID_GRAD(out_grad, y), out_grad * g * (1 - y * 2)
 
 
 class Erf(TensorOp):
@@ -164,7 +164,7 @@ class ReLU(TensorOp):
         return x.relu()
 
     def gradient(self, out_grad, node):
-        return ReLUGrad()(out_grad, node)
+        return _RELU_GRAD(out_grad, node)
 
 
 class ReLUGrad(TensorOp):
@@ -176,7 +176,7 @@ class ReLUGrad(TensorOp):
         return array_api.relu_grad(g, y)
 
     def gradient(self, out_grad, node):
-        return ReLUGrad()(out_grad, node.inputs[1]), out_grad * 0.0
+        return _RELU_GRAD(out_grad, node.inputs[1]), out_grad * 0.0
 
 
 class GELU(TensorOp):
@@ -209,54 +209,59 @@ class SiLU(TensorOp):
 
 # ---- The functions --------------------------------------------------------------------------
 
+# These ops hold nothing: one of each does for all calls.
+_LOG, _LOG1P, _EXP, _EXPM1, _SQRT, _SIN, _COS, _ERF = Log(), Log1p(), Exp(), Expm1(), Sqrt(), Sin(), Cos(), Erf()
+_TANH, _TANH_GRAD, _SIGMOID, _SIGMOID_GRAD = Tanh(), TanhGrad(), Sigmoid(), SigmoidGrad()
+_RELU, _RELU_GRAD, _GELU, _SILU = ReLU(), ReLUGrad(), GELU(), SiLU()
+
 
 def log(a):
-    return Log()(a)
+    return _LOG(a)
 
 
 def log1p(a):
-    return Log1p()(a)
+    return _LOG1P(a)
 
 
 def exp(a):
-    return Exp()(a)
+    return _EXP(a)
 
 
 def expm1(a):
-    return Expm1()(a)
+    return _EXPM1(a)
 
 
 def sqrt(a):
-    return Sqrt()(a)
+    return _SQRT(a)
 
 
 def sin(a):
-    return Sin()(a)
+    return _SIN(a)
 
 
 def cos(a):
-    return Cos()(a)
+    return _COS(a)
 
 
 def tanh(a):
-    return Tanh()(a)
+    return _TANH(a)
 
 
 def sigmoid(a):
-    return Sigmoid()(a)
+    return _SIGMOID(a)
 
 
 def erf(a):
-    return Erf()(a)
+    return _ERF(a)
 
 
 def relu(a):
-    return ReLU()(a)
+    return _RELU(a)
 
 
 def gelu(a):
-    return GELU()(a)
+    return _GELU(a)
 
 
 def silu(a):
-    return SiLU()(a)
+    return _SILU(a)

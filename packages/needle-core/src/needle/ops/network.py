@@ -68,6 +68,35 @@ class CrossEntropy(FusedOp):
         return logsumexp(logits, -1) - reshape(gather(logits, expand_dims(labels, -1), -1), labels.shape)
 
 
+class MeanSquaredError(TensorOp):
+    """y = mean of (a - b)^2;  da = 2 dy (a - b) / count, db = -da"""
+
+    needs = "inputs"
+
+    def compute(self, a, b):
+        apart = a - b
+        return (apart * apart).mean()
+
+    def gradient(self, out_grad, node):
+        a, b = node.inputs
+        da = _SCALED_DIFFERENCE(a, b, out_grad / (a.size / 2))
+        return da, -da if b.requires_grad else None
+
+
+class ScaledDifference(TensorOp):
+    """y = (a - b) c for a single number c;  da = dy c, db = -da, dc = sum of dy (a - b)"""
+
+    needs = "inputs"
+
+    def compute(self, a, b, c):
+        return (a - b) * c
+
+    def gradient(self, out_grad, node):
+        a, b, c = node.inputs
+        da = out_grad * c
+        return da, -da, summation(out_grad * (a - b))
+
+
 class Attention(FusedOp):
     """y = softmax(q k^T scale + mask) v;  dq, dk, dv with the probabilities computed again"""
 
@@ -123,6 +152,9 @@ class Dropout(TensorOp):
 
 # ---- The functions --------------------------------------------------------------------------
 
+# These ops hold nothing: one of each does for all calls.
+_CROSS_ENTROPY, _MEAN_SQUARED_ERROR, _SCALED_DIFFERENCE = CrossEntropy(), MeanSquaredError(), ScaledDifference()
+
 
 def _common(*tensors):
     """Tensors in the dtype that NumPy would compute in."""
@@ -136,7 +168,7 @@ def _common(*tensors):
 def _filled(x, n, weight, bias):
     """x, weight and bias in one dtype; ones and zeros of shape (n,) where weight or bias is None."""
     if isinstance(weight, Tensor) and isinstance(bias, Tensor) and weight.shape == bias.shape == (n,):
-        return _common(x, weight, bias)
+        return (x, weight, bias) if x.dtype is weight.dtype is bias.dtype else _common(x, weight, bias)
     made = []
     for name, given, value in (("weight", weight, 1), ("bias", bias, 0)):
         part = None if given is None else as_constant(given, x, name)
@@ -164,18 +196,19 @@ def batch_norm(
         new, in place; otherwise they are used instead of the batch's own mean and (biased) variance.
     axis : of the channels
     """
-    if not -x.ndim <= axis < x.ndim:
-        raise ValueError(f"batch_norm: axis {axis} of shape {x.shape}")
-    axis %= x.ndim
-    n = x.shape[axis]
+    shape, ndim = x.shape, x.ndim
+    if not -ndim <= axis < ndim:
+        raise ValueError(f"batch_norm: axis {axis} of shape {shape}")
+    axis %= ndim
+    n = shape[axis]
     x, weight, bias = _filled(x, n, weight, bias)
     if not training:
         if running_mean is None or running_var is None:
             raise ValueError("batch_norm: without training, running_mean and running_var are needed")
         scale = weight / (running_var + eps).sqrt()
-        wide = (n,) + (1,) * (x.ndim - axis - 1)
+        wide = (n,) + (1,) * (ndim - axis - 1)
         return x * reshape(scale, wide) + reshape(bias - running_mean * scale, wide)
-    order = None if axis == x.ndim - 1 else (*[i for i in range(x.ndim) if i != axis], axis)
+    order = None if axis == ndim - 1 else (*[i for i in range(ndim) if i != axis], axis)
     op = BatchNorm(eps)
     y = op(x if order is None else permute(x, order), weight, bias)
     if running_mean is not None or running_var is not None:
@@ -185,7 +218,7 @@ def batch_norm(
                 kept = running.realize_cached_data()
                 kept *= 1 - momentum
                 kept += new * momentum
-    return y if order is None else permute(y, tuple([order.index(i) for i in range(x.ndim)]))
+    return y if order is None else permute(y, tuple([order.index(i) for i in range(ndim)]))
 
 
 def cross_entropy(logits, labels, reduction="mean", ignore_index=None, label_smoothing=0.0):
@@ -211,7 +244,7 @@ def cross_entropy(logits, labels, reduction="mean", ignore_index=None, label_smo
         ids = labels.realize_cached_data()
         kept = Tensor.make_const(array_api.not_equal(ids, ignore_index))
         labels = Tensor.make_const(array_api.where(kept.realize_cached_data(), ids, 0))
-    losses = CrossEntropy()(logits, labels)
+    losses = _CROSS_ENTROPY(logits, labels)
     if label_smoothing:
         even = logsumexp(logits, -1) - mean(logits, -1)
         losses = losses * (1 - label_smoothing) + even * label_smoothing
@@ -224,6 +257,14 @@ def cross_entropy(logits, labels, reduction="mean", ignore_index=None, label_smo
         return total
     count = losses.size if kept is None else kept.realize_cached_data().sum().item()
     return total / count if count else total * math.nan
+
+
+def mean_squared_error(a, b):
+    """The mean of (a - b)^2, two tensors of one shape."""
+    b = as_constant(b, a, "mean_squared_error")
+    if a.shape != b.shape:
+        raise ValueError(f"mean_squared_error: shapes {a.shape} and {b.shape} differ")
+    return _MEAN_SQUARED_ERROR(a, b)
 
 
 def scaled_dot_product_attention(q, k, v, mask=None, causal=False, scale=None):

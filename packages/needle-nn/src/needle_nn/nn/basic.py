@@ -34,9 +34,10 @@ class Linear(Module):
             self.bias = Parameter(drawn.reshape((1, out_features)))
 
     def forward(self, x):
-        if x.shape[-1:] != (self.in_features,):
+        shape = x.shape
+        if not shape or shape[-1] != self.in_features:
             expect(self, x, ..., self.in_features)
-        bias = self.bias if x.ndim > 1 or self.bias is None else self.bias.reshape(-1)
+        bias = self.bias if len(shape) > 1 or self.bias is None else self.bias.reshape(-1)
         return ops.linear(x, self.weight, bias)
 
 

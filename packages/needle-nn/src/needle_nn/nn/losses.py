@@ -33,10 +33,13 @@ class _Elementwise(Module):
             raise ValueError(
                 f"{type(self).__name__}: prediction has shape {prediction.shape}, the target {target.shape}"
             )
+        if self.reduction == "mean":
+            return self.mean(prediction, target)
         losses = self.losses(prediction, target)
-        if self.reduction == "none":
-            return losses
-        return losses.mean() if self.reduction == "mean" else losses.sum()
+        return losses if self.reduction == "none" else losses.sum()
+
+    def mean(self, prediction, target):
+        return self.losses(prediction, target).mean()
 
     def losses(self, prediction, target):
         raise NotImplementedError(f"{type(self).__name__}.losses")
@@ -48,6 +51,9 @@ class MSELoss(_Elementwise):
     def losses(self, prediction, target):
         apart = prediction - target
         return apart * apart
+
+    def mean(self, prediction, target):
+        return ops.mean_squared_error(prediction, target)
 
 
 class L1Loss(_Elementwise):

@@ -45,7 +45,9 @@ class Module:
         raise NotImplementedError(f"{type(self).__name__}.forward")
 
     def __call__(self, *args, **kwargs):
-        return self.forward(*args, **kwargs)
+        if kwargs or len(args) != 1:
+            return self.forward(*args, **kwargs)
+        return self.forward(args[0])  # nearly always: in two thirds of the time
 
     # ---- The tree --------------------------------------------------------------------------
 

@@ -33,8 +33,9 @@ class BatchNorm1d(Module):
         self.running_var = init.ones(dim, device=device, dtype=dtype)
 
     def forward(self, x):
-        if x.ndim < 2 or x.shape[1] != self.dim:
-            raise ValueError(f"{type(self).__name__}: input has shape {x.shape}, expected (N, {self.dim}, ...)")
+        shape = x.shape
+        if len(shape) < 2 or shape[1] != self.dim:
+            raise ValueError(f"{type(self).__name__}: input has shape {shape}, expected (N, {self.dim}, ...)")
         return ops.batch_norm(
             x,
             _as(x, self.weight),

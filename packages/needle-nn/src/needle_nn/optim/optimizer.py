@@ -4,8 +4,9 @@ from collections.abc import Iterable
 from typing import Any
 
 import needle_ndarray as nd
-from needle import Tensor
+from needle.autograd import Tensor, with_gradients
 from needle_ndarray import NDArray
+from needle_ndarray.ndarray import suits_step
 from needle_nn.moving import move_tensors
 from needle_nn.optim.clipping import clip_grad_norm
 from needle_nn.optim.options import Option
@@ -108,35 +109,28 @@ class Optimizer:
 
     def step(self) -> Any:
         """Change every parameter that has a gradient; the gradients stay as they are."""
-        work = self._gradients()
+        # All are computed (lazy mode) before any parameter changes.
+        work = [(group, *with_gradients(group["params"])) for group in self.param_groups]
         if len(work) > 1 or not self.in_one_call:
             work = self._unshared(work)
         self.t += 1
-        for group, params, grads in work:
-            arrays = [a if (a := p.realize_cached_data()).is_compact() else writable(p) for p in params]
-            if not all(map(nd.alike, arrays, grads)):
+        for group, params, arrays, grads in work:
+            if not suits_step(arrays, grads):
+                arrays = [writable(p) for p in params]
                 grads = [g.astype(a.dtype, copy=False) for a, g in zip(arrays, grads, strict=True)]
-            self.update(group, params, arrays, grads)
+            if params:
+                self.update(group, params, arrays, grads)
 
     def update(self, group: dict[str, Any], params: list[Tensor], arrays: list[NDArray], grads: list[NDArray]) -> None:
         """Change the arrays of a group's parameters in place. Subclasses write this; `params` are the keys of their states."""
         raise NotImplementedError(f"{type(self).__name__}.update")
 
-    def _gradients(self) -> list[tuple[dict[str, Any], list[Tensor], list[NDArray]]]:
-        """The parameters with gradients of every group. All are computed (lazy mode) before any parameter changes."""
-        work = []
-        for group in self.param_groups:
-            params = [p for p in group["params"] if p.grad is not None]
-            if params:
-                work.append((group, params, [p.grad.realize_cached_data() for p in params]))
-        return work
-
     def _unshared(self, work: list) -> list:
         """Copies of gradients that lie in the memory of a parameter, which may change before they are read."""
         written = {id(p.realize_cached_data()._handle) for p in self.params}
         return [
-            (group, params, [g.copy() if id(g._handle) in written else g for g in grads])
-            for group, params, grads in work
+            (group, params, arrays, [g.copy() if id(g._handle) in written else g for g in grads])
+            for group, params, arrays, grads in work
         ]
 
     def state_of(self, name: str, params: list[Tensor], arrays: list[NDArray], value: float = 0.0) -> list[NDArray]:
