@@ -490,11 +490,17 @@ def test_max_pool_of_negatives_does_not_see_the_padding(device):
     same(ops.max_pool2d(x, 2, stride=1, padding=1), np.full((1, 3, 3, 1), -5.0))
 
 
-@pytest.mark.parametrize("kinds", [("float32", "float32"), ("float64", "float64"), ("float32", "float64"), ("float32", "int64")])
-@pytest.mark.parametrize("view", [np.s_[:], np.s_[::-2], np.s_[:, ::3], np.s_[:0]], ids=["all", "back", "columns", "none"])
+@pytest.mark.parametrize(
+    "kinds", [("float32", "float32"), ("float64", "float64"), ("float32", "float64"), ("float32", "int64")]
+)
+@pytest.mark.parametrize(
+    "view", [np.s_[:], np.s_[::-2], np.s_[:, ::3], np.s_[:0]], ids=["all", "back", "columns", "none"]
+)
 def test_mean_squared_error_is_what_it_is_made_of(kinds, view, device):
     """Bit for bit, value and gradients."""
-    a, b = (tensor(np.random.default_rng(i).normal(size=(6, 7)) * 3, device, kind)[view] for i, kind in enumerate(kinds))
+    a, b = (
+        tensor(np.random.default_rng(i).normal(size=(6, 7)) * 3, device, kind)[view] for i, kind in enumerate(kinds)
+    )
     twin = (a - b) * (a - b)
     for got, expected in zip(
         [ops.mean_squared_error(a, b), *gradients([ops.mean_squared_error(a, b)], [a, b])],

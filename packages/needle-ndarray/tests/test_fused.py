@@ -124,7 +124,9 @@ LINEAR = [
 ]
 
 
-@pytest.mark.parametrize("dtypes", ["float32", "float64", "int64", "bool", "float32 float64 float32", "float32 float32 float64"])
+@pytest.mark.parametrize(
+    "dtypes", ["float32", "float64", "int64", "bool", "float32 float64 float32", "float32 float32 float64"]
+)
 @pytest.mark.parametrize("shapes", LINEAR, ids=str)
 def test_linear_is_a_product_and_a_sum(shapes, dtypes, device):
     """Bit for bit, whatever the bias; operands are left as they are."""

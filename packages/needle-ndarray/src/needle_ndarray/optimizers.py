@@ -49,7 +49,9 @@ def sgd_step(
     numbers = _numbers("sgd_step", names, (lr, momentum, dampening, weight_decay, l1, correction))
     if u is None and momentum:
         raise ValueError(f"sgd_step: momentum = {momentum}, but no velocities u")
-    run_step("sgd_step", (params, grads) if u is None else (params, grads, u), (*numbers[:5], bool(nesterov), numbers[5]))
+    run_step(
+        "sgd_step", (params, grads) if u is None else (params, grads, u), (*numbers[:5], bool(nesterov), numbers[5])
+    )
 
 
 def adam_step(

@@ -26,10 +26,14 @@ cdef extern from "vecmath.h" nogil:
     float c_sinf "sinf"(float)
     double c_cos "cos"(double)
     float c_cosf "cosf"(float)
-    double c_tanh "tanh"(double)
-    float c_tanhf "tanhf"(float)
     double c_erf "erf"(double)
     float c_erff "erff"(float)
+
+cdef extern from "activations.h" nogil:
+    void sigmoid_float "needle_sigmoid_float"(const float* x, float* out, Py_ssize_t n)
+    void sigmoid_double "needle_sigmoid_double"(const double* x, double* out, Py_ssize_t n)
+    void tanh_float "needle_tanh_float"(const float* x, float* out, Py_ssize_t n)
+    void tanh_double "needle_tanh_double"(const double* x, double* out, Py_ssize_t n)
 
 cdef enum:
     LANES = 16              # vector functions get whole vectors: an element's bits do not depend on its place
@@ -103,13 +107,15 @@ cdef void math_loop(int op, const F* a, F* out, Py_ssize_t n) noexcept nogil:
         for i in range(n):
             out[i] = c_cosf(a[i]) if F is float else c_cos(a[i])
     elif op == TANH:
-        for i in range(n):
-            out[i] = c_tanhf(a[i]) if F is float else c_tanh(a[i])
+        if F is float:
+            tanh_float(a, out, n)
+        else:
+            tanh_double(a, out, n)
     elif op == SIGMOID:
-        for i in range(n):
-            out[i] = c_expf(-fabsf(a[i])) if F is float else c_exp(-fabs(a[i]))     # never overflows
-        for i in range(n):
-            out[i] = (out[i] if a[i] < 0 else 1) / (1 + out[i])
+        if F is float:
+            sigmoid_float(a, out, n)
+        else:
+            sigmoid_double(a, out, n)
     elif op == ERF:
         for i in range(n):
             out[i] = c_erff(a[i]) if F is float else c_erf(a[i])

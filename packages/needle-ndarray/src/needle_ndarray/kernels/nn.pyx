@@ -49,7 +49,11 @@ cdef void softmax_row(int op, const F* a, F* out, Py_ssize_t n) noexcept nogil:
     cdef F shift = largest_of(a, n), scale
     cdef double total
     if op == LOGSUMEXP and (shift == <F> INFINITY or shift == <F> -INFINITY):
-        shift = 0
+        out[0] = shift
+        for i in range(n):
+            if a[i] != a[i]:
+                out[0] = a[i]           # NaN
+        return
     total = exponentials(a, shift, out if op == SOFTMAX else <F*> NULL, n)
     if op == SOFTMAX:
         scale = <F> (1 / total)

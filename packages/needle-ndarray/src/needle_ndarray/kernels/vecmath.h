@@ -10,17 +10,16 @@
 
 #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__SANITIZE_ADDRESS__)
 #if __GLIBC_PREREQ(2, 35)
-#define NEEDLE_VECTOR(name)                                                    \
+#define NEEDLE_VECTOR_FUNCTION(name)                                           \
     _Pragma("omp declare simd notinbranch") extern double name(double);        \
     _Pragma("omp declare simd notinbranch") extern float name##f(float);
-NEEDLE_VECTOR(exp)
-NEEDLE_VECTOR(expm1)
-NEEDLE_VECTOR(log)
-NEEDLE_VECTOR(log1p)
-NEEDLE_VECTOR(sin)
-NEEDLE_VECTOR(cos)
-NEEDLE_VECTOR(tanh)
-NEEDLE_VECTOR(erf)
+NEEDLE_VECTOR_FUNCTION(exp)
+NEEDLE_VECTOR_FUNCTION(expm1)
+NEEDLE_VECTOR_FUNCTION(log)
+NEEDLE_VECTOR_FUNCTION(log1p)
+NEEDLE_VECTOR_FUNCTION(sin)
+NEEDLE_VECTOR_FUNCTION(cos)
+NEEDLE_VECTOR_FUNCTION(erf)
 #define NEEDLE_VECTOR_MATH "libmvec"
 #endif
 #endif
