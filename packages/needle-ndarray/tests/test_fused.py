@@ -143,6 +143,43 @@ def test_linear_is_a_product_and_a_sum(shapes, dtypes, device):
         np.testing.assert_array_equal(a.numpy(), old)
 
 
+@pytest.mark.parametrize("shape", [(3, 4), (), (0,), (7,)], ids=str)
+@pytest.mark.parametrize("dtypes", ["float32 float32", "float64 float64", "float64 float32", "float32 int64"])
+@pytest.mark.parametrize("view", ["compact", "reversed", "broadcast", "the same", "overlapping"])
+def test_accumulate_is_products_and_a_sum(shape, dtypes, view, device):
+    """Bit for bit, also where the new values lie in the memory of the kept ones; every write counts."""
+    rng, (kind, other) = np.random.default_rng(0), dtypes.split()
+    every = tuple([np.s_[::-1]] * len(shape))
+    kept, new = nd.array(rng.normal(size=shape) * 9, kind, device), nd.array(rng.normal(size=shape) * 9, other, device)
+    if view == "reversed":
+        kept, new = kept[every], new[every]
+    elif view == "broadcast":
+        new = new.sum().astype(other)
+    elif view == "the same":
+        new = kept
+    elif view == "overlapping":
+        new = kept[every]
+    expected = kept * 0.9 + new * 0.1
+    before = kept.version
+    nd.accumulate(kept, new, 0.9, 0.1)
+    assert kept.dtype == kind and kept.version > before
+    np.testing.assert_array_equal(kept.numpy(), expected.numpy().astype(kind))
+
+
+def test_accumulate_refuses(device):
+    a = nd.ones(3, device=device)
+    for call, error in [
+        (lambda: nd.accumulate(a, nd.ones(4, device=device), 2, 2), ValueError),
+        (lambda: nd.accumulate(a.broadcast_to((2, 3)), nd.ones((2, 3), device=device), 2, 2), ValueError),
+        (lambda: nd.accumulate(nd.ones(3, "int64", device), a, 2, 2), TypeError),
+        (lambda: nd.accumulate(None, a, 2, 2), TypeError),
+        (lambda: nd.accumulate(a, a, "a", 2), TypeError),
+    ]:
+        with pytest.raises(error):
+            call()
+    np.testing.assert_array_equal(a.numpy(), np.ones(3))
+
+
 def test_leading_axes_broadcast(device):
     """One k and v for every head; gradients have the broadcast shape."""
     rng = np.random.default_rng(0)

@@ -84,7 +84,7 @@ from needle_ndarray.manipulation import (
     transpose,
     unstack,
 )  # fmt: skip
-from needle_ndarray.ndarray import BroadcastError, NDArray, alike, broadcast_shapes, constant_like, linear
+from needle_ndarray.ndarray import BroadcastError, NDArray, accumulate, alike, broadcast_shapes, constant_like, linear
 from needle_ndarray.optimizers import adam_step, sgd_step
 from needle_ndarray.recurrent import *
 from needle_ndarray.reductions import *

@@ -163,7 +163,7 @@ def device(given: Any = None) -> Device:
 
 def backend_of(given: Any) -> Backend:
     """The backend of a device, a name or None (the default device)."""
-    return device(given).backend
+    return (given if type(given) is Device else device(given)).backend
 
 
 def cpu() -> Device:

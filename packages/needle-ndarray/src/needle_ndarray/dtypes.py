@@ -13,12 +13,14 @@ class DType(str):
     code: int  # position in DTYPES: what the compiled code switches on
     numpy: np.dtype
     itemsize: int
+    is_float: bool
 
     def __new__(cls, name: str, code: int) -> "DType":
         self = super().__new__(cls, name)
         self.code = code
         self.numpy = np.dtype(name)
         self.itemsize = self.numpy.itemsize
+        self.is_float = self.numpy.kind == "f"
         return self
 
     def __eq__(self, other: object) -> bool:
@@ -33,10 +35,6 @@ class DType(str):
 
     def __reduce__(self) -> tuple:
         return dtype, (str(self),)
-
-    @property
-    def is_float(self) -> bool:
-        return self.numpy.kind == "f"
 
 
 DTYPES = tuple(DType(name, i) for i, name in enumerate(["bool", "int32", "int64", "float32", "float64"]))

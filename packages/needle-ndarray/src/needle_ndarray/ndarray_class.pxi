@@ -775,9 +775,15 @@ cdef Py_ssize_t count_over(NDArray a, object axis) except -1:
     return a._size if axis is None else math.prod([a._shape[i] for i in normal_axes("mean", axis, a._ndim)])
 
 
+cdef object backend_function = None
+
+
 cdef Backend find_backend(object device):
-    from needle_ndarray.devices import backend_of
-    return backend_of(device)
+    global backend_function
+    if backend_function is None:
+        from needle_ndarray.devices import backend_of
+        backend_function = backend_of
+    return backend_function(device)
 
 
 def make_array(values, dtype, device):

@@ -500,6 +500,31 @@ def linear(x, weight, bias, /):
     return y
 
 
+def accumulate(NDArray kept not None, NDArray new not None, double keep, double take):
+    """kept = keep kept + take new, in place: a running mean with keep + take = 1.
+
+    >>> from needle_ndarray import array
+    >>> mean = array([1.0, 2.0])
+    >>> accumulate(mean, array([5.0, 2.0]), 0.75, 0.25)
+    >>> mean.tolist()
+    [2.0, 2.0]
+    """
+    cdef NDArray part
+    if kept._dtype != new._dtype or kept._dtype < FLOAT32 or kept._backend is not new._backend or not same_shape(kept, new) \
+            or not kept._compact or overlap(new, kept):
+        binary_op(ADD, binary_op(MULTIPLY, kept, keep), binary_op(MULTIPLY, new, take), kept)
+        return
+    part = empty_compact(new._backend, new._dtype, new._ndim, new._shape)
+    kept.mark_written()
+    new._backend.binary(MULTIPLY, new, scalar_like(new, take), part)
+    new._backend.binary(MULTIPLY, kept, scalar_like(kept, keep), kept)
+    new._backend.binary(ADD, kept, part, kept)
+
+
+cdef inline NDArray scalar_like(NDArray a, double value):
+    return broadcast_view(scalar_array(a._backend, a._dtype, value), a._ndim, a._shape)
+
+
 def suits_linear(NDArray x not None, NDArray weight not None, NDArray bias not None):
     """Whether bias is a row for a matrix x (..., k) times a matrix weight: all of one dtype and on one device."""
     return x._ndim > 1 and weight._ndim == 2 and x._dtype == weight._dtype and x._backend is weight._backend \

@@ -215,9 +215,7 @@ def batch_norm(
         y.realize_cached_data()  # in lazy mode too: the statistics are wanted now
         for running, new in zip((running_mean, running_var), op.statistics, strict=True):
             if running is not None:
-                kept = running.realize_cached_data()
-                kept *= 1 - momentum
-                kept += new * momentum
+                array_api.accumulate(running.realize_cached_data(), new, 1 - momentum, momentum)
     return y if order is None else permute(y, tuple([order.index(i) for i in range(ndim)]))
 
 

@@ -6,11 +6,11 @@
 enum { needle_wide_float = 2 * needle_lanes_float, needle_wide_double = 2 * needle_lanes_double };
 
 /* out[i, j] = alpha sum of a[i, l] b[l, j] for i < rows, j < cols: at most one tile; added to what is there if `add`. Rows of b
- * are readable to the tile's whole width. */
+ * are readable to the tile's whole width. V: how many vectors hold the columns. */
 #define NEEDLE_PRODUCT(T)                                                                                                   \
-    static void needle_product_##T(const T *a, ptrdiff_t a_row, ptrdiff_t a_col, const T *b, ptrdiff_t b_row, T *out,       \
-                                   ptrdiff_t out_row, ptrdiff_t out_col, ptrdiff_t rows, ptrdiff_t cols, ptrdiff_t k,       \
-                                   T alpha, int add)                                                                        \
+    static inline __attribute__((always_inline)) void needle_product_of_##T(                                                \
+        const int V, const T *a, ptrdiff_t a_row, ptrdiff_t a_col, const T *b, ptrdiff_t b_row, T *out, ptrdiff_t out_row,  \
+        ptrdiff_t out_col, ptrdiff_t rows, ptrdiff_t cols, ptrdiff_t k, T alpha, int add)                                   \
     {                                                                                                                       \
         enum { LANES = needle_lanes_##T };                                                                                  \
         needle_vector_##T sum[NEEDLE_ROWS][2] = {{{0}}};                                                                    \
@@ -19,12 +19,13 @@ enum { needle_wide_float = 2 * needle_lanes_float, needle_wide_double = 2 * need
             at[r] = a + (r < rows ? r : rows - 1) * a_row;                                                                  \
         for (ptrdiff_t l = 0; l < k; l++, b += b_row) {                                                                     \
             needle_vector_##T first = *(const needle_loose_##T *) b;                                                        \
-            needle_vector_##T second = *(const needle_loose_##T *) (b + LANES);                                             \
+            needle_vector_##T second = *(const needle_loose_##T *) (b + (V - 1) * LANES);                                   \
             _Pragma("GCC unroll 8") for (int r = 0; r < NEEDLE_ROWS; r++)                                                   \
             {                                                                                                               \
                 needle_vector_##T x = at[r][l * a_col] - (needle_vector_##T) {0};                                           \
                 sum[r][0] = needle_fma_##T(x, first, sum[r][0]);                                                            \
-                sum[r][1] = needle_fma_##T(x, second, sum[r][1]);                                                           \
+                if (V == 2)                                                                                                 \
+                    sum[r][1] = needle_fma_##T(x, second, sum[r][1]);                                                       \
             }                                                                                                               \
         }                                                                                                                   \
         _Pragma("GCC unroll 8") for (int r = 0; r < NEEDLE_ROWS; r++)                                                       \
@@ -47,6 +48,15 @@ enum { needle_wide_float = 2 * needle_lanes_float, needle_wide_double = 2 * need
                     out[r * out_row + j * out_col] = add ? out[r * out_row + j * out_col] + row[j] : row[j];                \
             }                                                                                                               \
         }                                                                                                                   \
+    }                                                                                                                       \
+    static void needle_product_##T(const T *a, ptrdiff_t a_row, ptrdiff_t a_col, const T *b, ptrdiff_t b_row, T *out,       \
+                                   ptrdiff_t out_row, ptrdiff_t out_col, ptrdiff_t rows, ptrdiff_t cols, ptrdiff_t k,       \
+                                   T alpha, int add)                                                                        \
+    {                                                                                                                       \
+        if (cols <= needle_lanes_##T)                                                                                       \
+            needle_product_of_##T(1, a, a_row, a_col, b, b_row, out, out_row, out_col, rows, cols, k, alpha, add);          \
+        else                                                                                                                \
+            needle_product_of_##T(2, a, a_row, a_col, b, b_row, out, out_row, out_col, rows, cols, k, alpha, add);          \
     }
 
 NEEDLE_PRODUCT(float)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+import needle_ndarray as nd
 from needle import Tensor
 from needle_ndarray import NDArray
 from needle_nn.optim.optimizer import Optimizer
@@ -60,13 +61,11 @@ class RMSprop(Optimizer):
         for key, p, g in zip(params, arrays, grads, strict=True):
             g = _penalised(p, g, group["weight_decay"])
             (v,) = self.state_of("v", [key], [p])
-            v *= alpha
-            v += g * g * (1 - alpha)
+            nd.accumulate(v, g * g, alpha, 1 - alpha)
             square = v
             if group["centered"]:
                 (mean,) = self.state_of("mean", [key], [p])
-                mean *= alpha
-                mean += g * (1 - alpha)
+                nd.accumulate(mean, g, alpha, 1 - alpha)
                 square = v - mean * mean
             step = g / (square.sqrt() + group["eps"])
             if group["momentum"]:

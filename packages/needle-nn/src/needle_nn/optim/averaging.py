@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+import needle_ndarray as nd
 from needle import Tensor
 from needle_ndarray import NDArray
 from needle_nn.moving import move_tensors
@@ -52,8 +53,7 @@ class EMA:
             raise RuntimeError("EMA.update: the parameters are the averages just now")
         decay = min(self.decay, (1 + self.t) / (10 + self.t)) if self.ramp else self.decay
         for p, average in self.average.items():
-            average *= decay
-            average += p.realize_cached_data() * (1 - decay)
+            nd.accumulate(average, p.realize_cached_data(), decay, 1 - decay)
         self.t += 1
 
     def to(self, device: Any) -> "EMA":
