@@ -180,6 +180,34 @@ def test_accumulate_refuses(device):
     np.testing.assert_array_equal(a.numpy(), np.ones(3))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("m, k", [(1, 3), (5, 1), (6, 17), (7, 5), (13, 40)])
+def test_products_of_every_width(m, k, dtype, device):
+    """Small products are made in tiles, the last of which may begin within the one before; whole numbers have no rounding."""
+    rng = np.random.default_rng(0)
+    for n in range(1, 70):
+        x, y = rng.integers(-9, 9, (m, k)).astype(dtype), rng.integers(-9, 9, (k, n)).astype(dtype)
+        a, b, bt = (nd.array(v, dtype, device) for v in (x, y, y.T.copy()))
+        for name, got in {"plain": a @ b, "transposed": a @ bt.T, "all": (bt @ a.T).T}.items():
+            np.testing.assert_array_equal(got.numpy(), x @ y, err_msg=f"{name}, {n} columns")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_attention_of_every_width(dtype, device):
+    """Gradients are products that are added to what is there: a block of queries after the other."""
+    rng = np.random.default_rng(0)
+    for n in range(1, 40):
+        q, k, v, g = (rng.normal(size=(rows, n)) for rows in (150, 9, 9, 150))
+        p = np.exp(q @ k.T / np.sqrt(n))
+        p /= p.sum(-1, keepdims=True)
+        ds = p * (g @ v.T - (p * (g @ v.T)).sum(-1, keepdims=True)) / np.sqrt(n)
+        q_, k_, v_, g_ = (nd.array(x, dtype, device) for x in (q, k, v, g))
+        results = nd.attention(q_, k_, v_), *nd.attention_grad(g_, q_, k_, v_)
+        for name, got, expected in zip("y dq dk dv".split(), results, (p @ v, ds @ k, ds.T @ q, p.T @ g), strict=True):
+            limit = (2e-6 if dtype == "float32" else 4e-15) * max(np.abs(expected).max(), 1) * n**0.5
+            np.testing.assert_allclose(got.numpy(), expected, rtol=0, atol=limit, err_msg=f"{name}, {n} columns")
+
+
 def test_leading_axes_broadcast(device):
     """One k and v for every head; gradients have the broadcast shape."""
     rng = np.random.default_rng(0)

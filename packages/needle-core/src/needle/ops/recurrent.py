@@ -142,9 +142,12 @@ def _run(op, gates, x, start, weights, biases):
         inputs.append(as_constant(made, x, name))
         if inputs[-1].shape != shape:
             raise ValueError(f"{name}: {label} has shape {inputs[-1].shape}, expected {shape}")
-    dtype = array_api.result_type(*[t.dtype for t in inputs])
-    op.keep = is_grad_enabled() and any(t.requires_grad for t in inputs)
-    return op(*[astype(t, dtype) for t in inputs])[: op.results]
+    dtypes = [t.dtype for t in inputs]
+    if dtypes.count(x.dtype) < len(inputs):
+        dtype = array_api.result_type(*dtypes)
+        inputs = [astype(t, dtype) for t in inputs]
+    op.keep = is_grad_enabled() and any([t.requires_grad for t in inputs])
+    return op(*inputs)[: op.results]
 
 
 def lstm(x, w_ih, w_hh, bias_ih=None, bias_hh=None, h0=None, c0=None):

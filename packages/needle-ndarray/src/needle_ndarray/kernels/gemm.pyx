@@ -1,7 +1,5 @@
 # One product of matrices with one thread: small ones in tiles of our own, the others by BLAS.
 
-from libc.string cimport memcpy
-
 from needle_ndarray.kernels.views cimport FLOAT32, F
 
 ctypedef void (*sgemm_t)(int order, int ta, int tb, int m, int n, int k, float alpha, const float* a, int lda,
@@ -20,12 +18,12 @@ cdef extern from "product.h" nogil:
         WIDE_DOUBLE "needle_wide_double"
     void product_float "needle_product_float"(
         const float* a, Py_ssize_t a_row, Py_ssize_t a_col, const float* b, Py_ssize_t b_row,                       # IN
-        float* out, Py_ssize_t out_row, Py_ssize_t out_col, Py_ssize_t rows, Py_ssize_t cols, Py_ssize_t k,         # OUT
-        float alpha, bint add)
+        float* out, Py_ssize_t out_row, Py_ssize_t out_col, Py_ssize_t rows, Py_ssize_t skip, Py_ssize_t cols,      # OUT
+        Py_ssize_t k, float alpha, bint add)
     void product_double "needle_product_double"(
         const double* a, Py_ssize_t a_row, Py_ssize_t a_col, const double* b, Py_ssize_t b_row,                     # IN
-        double* out, Py_ssize_t out_row, Py_ssize_t out_col, Py_ssize_t rows, Py_ssize_t cols, Py_ssize_t k,        # OUT
-        double alpha, bint add)
+        double* out, Py_ssize_t out_row, Py_ssize_t out_col, Py_ssize_t rows, Py_ssize_t skip, Py_ssize_t cols,     # OUT
+        Py_ssize_t k, double alpha, bint add)
 
 cdef enum:
     ROW_MAJOR = 101
@@ -33,32 +31,40 @@ cdef enum:
     ROOM = 8192             # elements of an operand that they pack, on the stack
 
 
+cdef void pack(const F* b, Py_ssize_t b_row, Py_ssize_t b_col, Py_ssize_t k, Py_ssize_t n, F* packed, Py_ssize_t wide) noexcept nogil:
+    """b (k, n) in rows of whole tiles, 0 beyond the last column"""
+    cdef Py_ssize_t l, j
+    for l in range(k):
+        for j in range(n):
+            packed[l * wide + j] = b[l * b_row + j * b_col]
+        for j in range(n, wide):
+            packed[l * wide + j] = 0
+
+
 cdef void tiles(const F* a, Py_ssize_t a_row, Py_ssize_t a_col, const F* b, Py_ssize_t b_row, Py_ssize_t b_col, F* out,
                 Py_ssize_t out_row, Py_ssize_t out_col, Py_ssize_t m, Py_ssize_t k, Py_ssize_t n, F alpha, bint add) noexcept nogil:
-    """out = alpha a @ b [+ out] in tiles, for a b that fits ROOM: packed in rows of whole tiles where it does not lie like that"""
+    """out = alpha a @ b [+ out] in tiles, for a b that fits ROOM: packed where its rows do not lie as vectors can read them.
+
+    The last columns are a tile that begins further left, and computes some of them again.
+    """
     cdef F packed[ROOM]
     cdef Py_ssize_t tile = WIDE_FLOAT if F is float else WIDE_DOUBLE
-    cdef Py_ssize_t wide = (n + tile - 1) // tile * tile, i = 0, j, l
-    if b_col != 1 or n != wide:
-        for l in range(k):
-            if b_col == 1:
-                memcpy(packed + l * wide, b + l * b_row, n * sizeof(F))
-            else:
-                for j in range(n):
-                    packed[l * wide + j] = b[l * b_row + j * b_col]
-            for j in range(n, wide):
-                packed[l * wide + j] = 0
-        b, b_row = packed, wide
+    cdef Py_ssize_t wide = (n + tile - 1) // tile * tile, limit = n, i = 0, j, start, width
+    if b_col != 1 or n < tile // 2:
+        pack(b, b_row, b_col, k, n, packed, wide)
+        b, b_row, limit = packed, wide, wide
     while i < m:
         j = 0
         while j < n:
+            width = tile if n - j > tile // 2 and limit >= tile else tile // 2
+            start = min(j, limit - width)
             if F is float:
-                product_float(a + i * a_row, a_row, a_col, b + j, b_row, out + i * out_row + j * out_col, out_row, out_col,
-                              min(<Py_ssize_t> ROWS, m - i), min(tile, n - j), k, alpha, add)
+                product_float(a + i * a_row, a_row, a_col, b + start, b_row, out + i * out_row + start * out_col, out_row, out_col,
+                              min(<Py_ssize_t> ROWS, m - i), j - start, min(width, n - start), k, alpha, add)
             else:
-                product_double(a + i * a_row, a_row, a_col, b + j, b_row, out + i * out_row + j * out_col, out_row, out_col,
-                               min(<Py_ssize_t> ROWS, m - i), min(tile, n - j), k, alpha, add)
-            j += tile
+                product_double(a + i * a_row, a_row, a_col, b + start, b_row, out + i * out_row + start * out_col, out_row,
+                               out_col, min(<Py_ssize_t> ROWS, m - i), j - start, min(width, n - start), k, alpha, add)
+            j = start + width
         i += ROWS
 
 

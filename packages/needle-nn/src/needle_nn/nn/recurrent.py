@@ -172,6 +172,8 @@ def _forward(layer, cells, x, starts):
     for cell, start in zip(cells, per_layer, strict=True):
         x, state = _run(cell, x, start)
         last.append(state)
+    if len(last) == 1:  # a view of the state, which has an axis more
+        return x, *[state.reshape((1, *state.shape)) for state in last[0]]
     return x, *[ops.stack(list(states), 0) for states in zip(*last, strict=True)]
 
 
