@@ -303,7 +303,9 @@ cdef class TensorTuple(Value):
             return <Tensor> self.inputs[i]
         while len(ENTRIES) <= i:
             ENTRIES.append(OPS.TupleGetItem(len(ENTRIES)))
-        return apply(<Op> ENTRIES[i], (self,))
+        cdef Tensor out = Tensor.__new__(Tensor)
+        record(<Op> ENTRIES[i], (self,), out, None if self.array is None else self.array[i])
+        return out
 
     def __iter__(self):
         return iter(self.tuple())
@@ -408,30 +410,31 @@ cpdef object as_constant(object x, object like, str what):
 cdef Tensor apply(Op op, tuple inputs):
     """The op's result as a Tensor, recorded where an input requires a gradient."""
     cdef Tensor out = Tensor.__new__(Tensor)
-    record(op, inputs, out)
+    record(op, inputs, out, None)
     return out
 
 
 cdef TensorTuple apply_tuple(Op op, tuple inputs):
     cdef TensorTuple out = TensorTuple.__new__(TensorTuple)
-    record(op, inputs, out)
+    record(op, inputs, out, None)
     return out
 
 
-cdef int record(Op op, tuple inputs, Value out) except -1:
+cdef int record(Op op, tuple inputs, Value out, object data) except -1:
+    """Make `out` the op's result, and a node where an input requires a gradient; data: the result, where it is at hand"""
     cdef Modes* here = modes_here()
     cdef bint recorded = False
     cdef Py_ssize_t i, n = PyTuple_GET_SIZE(inputs)
     for i in range(n):
         if type(<object> entry(inputs, i)) is not Tensor and not isinstance(<object> entry(inputs, i), Value):
-            return record(op, as_values(op, inputs), out)
+            return record(op, as_values(op, inputs), out, None)
         recorded |= (<Value> entry(inputs, i)).wants_grad
     recorded = recorded and not here.no_grad
     if not is_lazy(here):
         if here.guarded is not NULL and write_clock[0] != (<Value> here.guarded).stamp:
             for x in inputs:
                 check_unchanged(<Value> x, <Value> here.guarded, "its gradient needs the old one")
-        out.array = compute(op, inputs)
+        out.array = compute(op, inputs) if data is None else data
         out.stamp = write_clock[0]
         if here.anomaly:
             note_origin(op, out, here)

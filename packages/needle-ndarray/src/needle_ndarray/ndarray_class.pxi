@@ -523,6 +523,15 @@ cdef class NDArray:
     def tanh(self):
         return unary_op(UNARY["tanh"], self)
 
+    def sigmoid(self):
+        return unary_op(UNARY["sigmoid"], self)
+
+    def relu(self):
+        return unary_op(UNARY["relu"], self)
+
+    def sqrt(self):
+        return unary_op(SQRT, self)
+
     def maximum(self, other):
         return binary_op(BINARY["maximum"], self, other)
 

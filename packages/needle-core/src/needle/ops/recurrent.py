@@ -146,7 +146,7 @@ def _run(op, gates, x, start, weights, biases):
     if dtypes.count(x.dtype) < len(inputs):
         dtype = array_api.result_type(*dtypes)
         inputs = [astype(t, dtype) for t in inputs]
-    op.keep = is_grad_enabled() and any([t.requires_grad for t in inputs])
+    op.keep = is_grad_enabled() and any(t.requires_grad for t in inputs)
     return op(*inputs)[: op.results]
 
 

@@ -31,7 +31,8 @@ cdef enum:
     ROOM = 8192             # elements of an operand that they pack, on the stack
 
 
-cdef void pack(const F* b, Py_ssize_t b_row, Py_ssize_t b_col, Py_ssize_t k, Py_ssize_t n, F* packed, Py_ssize_t wide) noexcept nogil:
+cdef void pack(const F* b, Py_ssize_t b_row, Py_ssize_t b_col, Py_ssize_t k, Py_ssize_t n, F* packed,
+               Py_ssize_t wide) noexcept nogil:
     """b (k, n) in rows of whole tiles, 0 beyond the last column"""
     cdef Py_ssize_t l, j
     for l in range(k):

@@ -10,7 +10,7 @@ from needle_ndarray.kernels.views cimport FLOAT32, FLOAT64, INT32, T, View, int6
 from needle_ndarray.threads cimport share
 
 cdef enum:
-    PANEL = 256             # rows or columns of the result that one thread takes; half of them where there are fewer than 512,
+    PANEL = 256             # rows or columns of the result that one thread takes, at most: an even number of equal panels,
     STEP = 4                # in whole tiles of BLAS
     TILE = 8                # of matmul_tiled
     SPLIT = 200000          # multiplications above which a product is cut into panels
@@ -107,6 +107,12 @@ cdef void one_panel(const void* job, Py_ssize_t p, int thread) noexcept nogil:
              out, c.out_row)
 
 
+cdef inline Py_ssize_t panel_of(Py_ssize_t length) noexcept nogil:
+    """Rows of a panel: by the number of all rows alone, so that results do not depend on threads"""
+    cdef Py_ssize_t panels = (length + 2 * PANEL - 1) // (2 * PANEL) * 2
+    return ((length + panels - 1) // panels + STEP - 1) // STEP * STEP
+
+
 cdef int one(const Blas* blas, const View* a, Py_ssize_t a_offset, const View* b, Py_ssize_t b_offset, View* out,
              Py_ssize_t out_offset, int threads) noexcept nogil:
     """One matrix product; rows of `out` are contiguous"""
@@ -136,7 +142,7 @@ cdef int one(const Blas* blas, const View* a, Py_ssize_t a_offset, const View* b
         c.blas, c.dtype, c.m, c.k, c.n, c.by_rows = blas, out.dtype, m, k, n, m >= n
         c.out, c.out_row, c.item = target, out_row, item
         length = max(m, n)
-        c.panel = min(<Py_ssize_t> PANEL, (length // 2 + STEP - 1) // STEP * STEP) if m * n * k >= SPLIT else length
+        c.panel = panel_of(length) if m * n * k >= SPLIT else length
         share(one_panel, &c, (length + c.panel - 1) // c.panel, threads)
     if c.left.copied:
         free(c.left.data)

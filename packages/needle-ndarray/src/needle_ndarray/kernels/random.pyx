@@ -1,5 +1,5 @@
-# Philox-4x32-10 (Salmon et al. 2011): a block of four 32-bit words is a function of a 64-bit seed and a counter, so any block can
-# be made anywhere, by any thread. The normal distribution uses only + - * / sqrt on doubles, which every machine rounds alike: the
+# Random numbers from Philox: a block of four words is a function of a seed and a counter, so any block can be made anywhere, by
+# any thread. The normal distribution uses only + - * / sqrt on doubles, which every machine rounds alike: the
 # bits are those of random.py's NumPy version, and of the GPU's.
 
 from libc.math cimport sqrt
@@ -28,31 +28,16 @@ cdef extern from *:
     ctypedef unsigned long long uint64_t
     double needle_split(double x, double* m) noexcept nogil
 
+cdef extern from "philox.h":
+    void philox "needle_philox"(uint64_t seed, uint64_t counter, int n, uint32_t* w0, uint32_t* w1, uint32_t* w2,
+                                uint32_t* w3) noexcept nogil
+
 cdef enum:
     GROUP = 4096            # blocks of four words that a thread takes at a time
     LINE = 128              # blocks made side by side: loops over them become vector code
 
 
-# ---- Words --------------------------------------------------------------------------
-
-cdef void philox(uint64_t seed, uint64_t counter, uint32_t* w0, uint32_t* w1, uint32_t* w2, uint32_t* w3) noexcept nogil:
-    """LINE blocks from the counter on; w0 .. w3 are their first to fourth words"""
-    cdef uint32_t k0 = <uint32_t> seed, k1 = <uint32_t> (seed >> 32)
-    cdef uint64_t p0, p1
-    cdef int _r, i
-    for i in range(LINE):
-        w0[i], w1[i], w2[i], w3[i] = <uint32_t> (counter + i), <uint32_t> ((counter + i) >> 32), 0, 0
-    for _r in range(10):
-        for i in range(LINE):
-            p0 = <uint64_t> 0xD2511F53u * w0[i]
-            p1 = <uint64_t> 0xCD9E8D57u * w2[i]
-            w0[i] = <uint32_t> (p1 >> 32) ^ w1[i] ^ k0
-            w1[i] = <uint32_t> p1
-            w2[i] = <uint32_t> (p0 >> 32) ^ w3[i] ^ k1
-            w3[i] = <uint32_t> p0
-        k0 += 0x9E3779B9u
-        k1 += 0xBB67AE85u
-
+# ---- Numbers in [0, 1) --------------------------------------------------------------------------
 
 cdef inline float unit24(uint32_t word) noexcept nogil:
     """24 random bits as a float in [0, 1)"""
@@ -108,7 +93,7 @@ cdef void line32(int op, uint64_t seed, uint64_t counter, float* out) noexcept n
     cdef double u[LINE]
     cdef double v[LINE]
     cdef int i, j
-    philox(seed, counter, w[0], w[1], w[2], w[3])
+    philox(seed, counter, LINE, w[0], w[1], w[2], w[3])
     if op != NORMAL:
         for i in range(LINE):           # all four at once: compilers make vectors of stores side by side
             out[4 * i] = unit24(w[0][i])
@@ -131,7 +116,7 @@ cdef void line64(int op, uint64_t seed, uint64_t counter, double* out) noexcept 
     cdef double u[LINE]
     cdef double v[LINE]
     cdef int i
-    philox(seed, counter, w[0], w[1], w[2], w[3])
+    philox(seed, counter, LINE, w[0], w[1], w[2], w[3])
     for i in range(LINE):
         u[i], v[i] = unit(w[0][i], w[1][i]), unit(w[2][i], w[3][i])
     if op == NORMAL:

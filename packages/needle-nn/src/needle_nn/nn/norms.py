@@ -12,9 +12,10 @@ from needle import init, ops
 from needle_nn.nn.module import Module, Parameter, expect
 
 
-def _as(x, parameter):
-    """A parameter in the dtype of x: float64 data may go through a float32 network, as NumPy lets it."""
-    return parameter if parameter.dtype is x.dtype else parameter.astype(x.dtype)
+def _as(x, weight, bias):
+    """Parameters in the dtype of x: float64 data may go through a float32 network, as NumPy lets it."""
+    dtype = x.dtype
+    return (weight, bias) if weight.dtype is bias.dtype is dtype else (weight.astype(dtype), bias.astype(dtype))
 
 
 class BatchNorm1d(Module):
@@ -36,10 +37,11 @@ class BatchNorm1d(Module):
         shape = x.shape
         if len(shape) < 2 or shape[1] != self.dim:
             raise ValueError(f"{type(self).__name__}: input has shape {shape}, expected (N, {self.dim}, ...)")
+        weight, bias = _as(x, self.weight, self.bias)
         return ops.batch_norm(
             x,
-            _as(x, self.weight),
-            _as(x, self.bias),
+            weight,
+            bias,
             running_mean=self.running_mean,
             running_var=self.running_var,
             training=self.training,
@@ -67,7 +69,7 @@ class LayerNorm1d(Module):
 
     def forward(self, x):
         expect(self, x, ..., self.dim)
-        return ops.layer_norm(x, _as(x, self.weight), _as(x, self.bias), self.eps)
+        return ops.layer_norm(x, *_as(x, self.weight, self.bias), self.eps)
 
 
 class RMSNorm(Module):
