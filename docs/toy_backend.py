@@ -36,19 +36,32 @@ def see(a):
 
 def wide(function):
     """float32 by way of float64: at most 4 units in the last place are allowed, and this leaves half a one."""
-    return lambda x: function(x.astype(np.float64)).astype(x.dtype)
+    return lambda *x: function(*[a.astype(np.float64) for a in x]).astype(x[0].dtype)
 
 
 def kept_if_integer(function):
     return lambda x: function(x) if x.dtype.kind == "f" else x
 
 
+def sigmoid(x):
+    return np.exp(np.minimum(x, 0)) / (1 + np.exp(-np.abs(x)))
+
+
+def below(x):
+    """The part of the normal distribution below x."""
+    return 0.5 * (1 + erf(x * math.sqrt(0.5)))
+
+
+erf = np.vectorize(math.erf, otypes=[np.float64])
+
 #: Ops that NumPy calls differently, or does not have; every other op of the table is np.<name>.
 INSTRUCTIONS = {
     "relu": lambda x: np.maximum(x, x.dtype.type(0)),
     "rsqrt": wide(lambda x: 1 / np.sqrt(x)),
-    "sigmoid": wide(lambda x: np.exp(np.minimum(x, 0)) / (1 + np.exp(-np.abs(x)))),
-    "erf": wide(np.vectorize(math.erf, otypes=[np.float64])),
+    "sigmoid": wide(sigmoid),
+    "erf": wide(erf),
+    "gelu": wide(lambda x: x * below(x)),
+    "silu": wide(lambda x: x * sigmoid(x)),
     "sin": wide(np.sin),
     "cos": wide(np.cos),
     "floor": kept_if_integer(np.floor),
@@ -58,6 +71,8 @@ INSTRUCTIONS = {
     "relu_grad": lambda a, b: np.where(b > 0, a, a.dtype.type(0)),
     "tanh_grad": lambda a, b: a * ((1 - b) * (1 + b)),
     "sigmoid_grad": lambda a, b: a * (b * (1 - b)),
+    "gelu_grad": wide(lambda a, b: a * (below(b) + b * np.exp(b * b * -0.5) / math.sqrt(2 * math.pi))),
+    "silu_grad": wide(lambda a, b: a * sigmoid(b) * (1 + b * (1 - sigmoid(b)))),
 }
 
 

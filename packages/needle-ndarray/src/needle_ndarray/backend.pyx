@@ -92,6 +92,8 @@ UNARY = table(UNARY_OP, (
     ("tanh", optable.TANH, "float", "same", "tanh a"),
     ("sigmoid", optable.SIGMOID, "float", "same", "1 / (1 + e^-a)"),
     ("erf", optable.ERF, "float", "same", "2/sqrt(pi) * integral of e^(-t^2) from 0 to a"),
+    ("gelu", optable.GELU, "float", "same", "a P(a), P(a) = (1 + erf(a / sqrt 2)) / 2"),
+    ("silu", optable.SILU, "float", "same", "a s, s = sigmoid(a)"),
 ))
 
 BINARY = table(BINARY_OP, (
@@ -119,6 +121,8 @@ BINARY = table(BINARY_OP, (
     ("relu_grad", optable.RELU_GRAD, "number", "same", "a where b > 0, else 0: the gradient of b = relu(x), for a that of b"),
     ("tanh_grad", optable.TANH_GRAD, "float", "same", "a (1 - b) (1 + b): the gradient of b = tanh(x)"),
     ("sigmoid_grad", optable.SIGMOID_GRAD, "float", "same", "a b (1 - b): the gradient of b = sigmoid(x)"),
+    ("gelu_grad", optable.GELU_GRAD, "float", "same", "a (P(b) + b e^(-b^2/2) / sqrt(2 pi)): the gradient of gelu(b)"),
+    ("silu_grad", optable.SILU_GRAD, "float", "same", "a s (1 + b (1 - s)), s = sigmoid(b): the gradient of silu(b)"),
 ))
 
 REDUCE = table(REDUCE_OP, (

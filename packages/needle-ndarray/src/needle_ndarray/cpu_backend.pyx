@@ -15,7 +15,7 @@ from needle_ndarray.kernels cimport index as indexing, matmul as products, rando
 from needle_ndarray.kernels.gemm cimport Blas
 from needle_ndarray.kernels.views cimport View, int64
 from needle_ndarray.ndarray cimport NDArray
-from needle_ndarray.optable cimport EXP, FLOAT32, INT64, POWER, RELU, TANH
+from needle_ndarray.optable cimport EXP, FLOAT32, GELU_GRAD, INT64, POWER, RELU, TANH
 from needle_ndarray.threads cimport threads_for
 
 import numpy as np
@@ -224,7 +224,7 @@ cdef class CPUBackend(Backend):
             raise TypeError(f"{op.name}: {x.dtype} to {result.dtype}")
         if target.size == 0:
             return
-        threads = threads_for(target.size, THREADS_FROM_MATH if op.code == POWER else THREADS_FROM)
+        threads = threads_for(target.size, THREADS_FROM_MATH if op.code == POWER or op.code >= GELU_GRAD else THREADS_FROM)
         if target.size < NOGIL_FROM:
             status = ewise.binary_views(op.code, &left, &right, &target, 1)
         else:

@@ -19,8 +19,18 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 
 
 def widened(f: Any) -> Any:
-    """f of a float32 array as a double, rounded once: NumPy's own float32 sin and exp are up to 4 ulp off."""
-    return lambda x: f(x.astype(np.float64)).astype(x.dtype)
+    """f of float32 arrays as doubles, rounded once: NumPy's own float32 sin and exp are up to 4 ulp off."""
+    return lambda *x: f(*[a.astype(np.float64) for a in x]).astype(x[0].dtype)
+
+
+def below(x: np.ndarray) -> np.ndarray:
+    """The part of the normal distribution below x."""
+    return 0.5 * (1 + erf(x * math.sqrt(0.5)))
+
+
+def silu_grad(grad: np.ndarray, x: np.ndarray) -> np.ndarray:
+    s = sigmoid(x)
+    return grad * (s * (1 + x * (1 - s)))
 
 
 #: Where the NumPy function has another name or rule; every other op of the table is np.<name>.
@@ -30,11 +40,15 @@ SPECIAL: dict[str, Any] = {
     "round": np.rint,
     "sigmoid": widened(sigmoid),
     "erf": widened(erf),
+    "gelu": widened(lambda x: x * below(x)),
+    "silu": widened(lambda x: x * sigmoid(x)),
     "sin": widened(np.sin),
     "cos": widened(np.cos),
     "relu_grad": lambda a, b: np.where(b > 0, a, a.dtype.type(0)),
     "tanh_grad": lambda a, b: a * ((1 - b) * (1 + b)),
     "sigmoid_grad": lambda a, b: a * (b * (1 - b)),
+    "gelu_grad": widened(lambda a, b: a * (below(b) + b * np.exp(b * b * -0.5) / math.sqrt(2 * math.pi))),
+    "silu_grad": widened(silu_grad),
 }
 WIDER = {"f": np.float64, "d": np.longdouble}  # what float sums are made in
 KEPT_FOR_INTEGERS = ("floor", "ceil", "trunc", "round")

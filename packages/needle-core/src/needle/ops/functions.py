@@ -185,12 +185,24 @@ class GELU(TensorOp):
     needs = "inputs"
 
     def compute(self, x):
-        return x * ((x * math.sqrt(0.5)).erf() + 1) * 0.5
+        return array_api.gelu(x)
 
     def gradient(self, out_grad, node):
-        x = node.inputs[0]
-        below = (erf(x * math.sqrt(0.5)) + 1) * 0.5
-        return out_grad * (below + x * exp(x * x * -0.5) * (1 / math.sqrt(2 * math.pi)))
+        return _GELU_GRAD(out_grad, node.inputs[0])
+
+
+class GELUGrad(TensorOp):
+    """z = g GELU'(x);  dg = dz GELU'(x), dx = dz g (2 - x^2) e^(-x^2/2) / sqrt(2 pi)"""
+
+    needs = "inputs"
+
+    def compute(self, g, x):
+        return array_api.gelu_grad(g, x)
+
+    def gradient(self, out_grad, node):
+        g, x = node.inputs
+        bell = exp(x * x * -0.5) * (1 / math.sqrt(2 * math.pi))
+        return _GELU_GRAD(out_grad, x), out_grad * g * (bell * (2 - x * x))
 
 
 class SiLU(TensorOp):
@@ -199,12 +211,24 @@ class SiLU(TensorOp):
     needs = "inputs"
 
     def compute(self, x):
-        return x * x.sigmoid()
+        return array_api.silu(x)
 
     def gradient(self, out_grad, node):
-        x = node.inputs[0]
+        return _SILU_GRAD(out_grad, node.inputs[0])
+
+
+class SiLUGrad(TensorOp):
+    """z = g SiLU'(x);  dg = dz SiLU'(x), dx = dz g s (1 - s) (2 + x (1 - 2 s))"""
+
+    needs = "inputs"
+
+    def compute(self, g, x):
+        return array_api.silu_grad(g, x)
+
+    def gradient(self, out_grad, node):
+        g, x = node.inputs
         s = sigmoid(x)
-        return out_grad * (s * (1 + x * (1 - s)))
+        return _SILU_GRAD(out_grad, x), out_grad * g * (s * (1 - s) * (2 + x * (1 - s * 2)))
 
 
 # ---- The functions --------------------------------------------------------------------------
@@ -212,7 +236,8 @@ class SiLU(TensorOp):
 # These ops hold nothing: one of each does for all calls.
 _LOG, _LOG1P, _EXP, _EXPM1, _SQRT, _SIN, _COS, _ERF = Log(), Log1p(), Exp(), Expm1(), Sqrt(), Sin(), Cos(), Erf()
 _TANH, _TANH_GRAD, _SIGMOID, _SIGMOID_GRAD = Tanh(), TanhGrad(), Sigmoid(), SigmoidGrad()
-_RELU, _RELU_GRAD, _GELU, _SILU = ReLU(), ReLUGrad(), GELU(), SiLU()
+_RELU, _RELU_GRAD = ReLU(), ReLUGrad()
+_GELU, _GELU_GRAD, _SILU, _SILU_GRAD = GELU(), GELUGrad(), SiLU(), SiLUGrad()
 
 
 def log(a):

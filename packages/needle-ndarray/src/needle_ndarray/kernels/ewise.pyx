@@ -34,6 +34,14 @@ cdef extern from "activations.h" nogil:
     void sigmoid_double "needle_sigmoid_double"(const double* x, double* out, Py_ssize_t n)
     void tanh_float "needle_tanh_float"(const float* x, float* out, Py_ssize_t n)
     void tanh_double "needle_tanh_double"(const double* x, double* out, Py_ssize_t n)
+    void gelu_float "needle_gelu_float"(const float* x, float* out, Py_ssize_t n)
+    void gelu_double "needle_gelu_double"(const double* x, double* out, Py_ssize_t n)
+    void silu_float "needle_silu_float"(const float* x, float* out, Py_ssize_t n)
+    void silu_double "needle_silu_double"(const double* x, double* out, Py_ssize_t n)
+    void gelu_grad_float "needle_gelu_grad_float"(const float* grad, const float* x, float* out, Py_ssize_t n)
+    void gelu_grad_double "needle_gelu_grad_double"(const double* grad, const double* x, double* out, Py_ssize_t n)
+    void silu_grad_float "needle_silu_grad_float"(const float* grad, const float* x, float* out, Py_ssize_t n)
+    void silu_grad_double "needle_silu_grad_double"(const double* grad, const double* x, double* out, Py_ssize_t n)
 
 cdef enum:
     LANES = 16              # vector functions get whole vectors: an element's bits do not depend on its place
@@ -119,6 +127,16 @@ cdef void math_loop(int op, const F* a, F* out, Py_ssize_t n) noexcept nogil:
     elif op == ERF:
         for i in range(n):
             out[i] = c_erff(a[i]) if F is float else c_erf(a[i])
+    elif op == GELU:
+        if F is float:
+            gelu_float(a, out, n)
+        else:
+            gelu_double(a, out, n)
+    elif op == SILU:
+        if F is float:
+            silu_float(a, out, n)
+        else:
+            silu_double(a, out, n)
 
 
 cdef void math_chunk(int op, const F* a, F* out, Py_ssize_t n) noexcept nogil:
@@ -133,6 +151,34 @@ cdef void math_chunk(int op, const F* a, F* out, Py_ssize_t n) noexcept nogil:
         math_loop(op, padded, result, LANES)
         for i in range(n - whole):
             out[whole + i] = result[i]
+
+
+cdef void grad_loop(int op, const F* grad, const F* x, F* out, Py_ssize_t n) noexcept nogil:
+    """out = the gradient of an activation"""
+    if op == GELU_GRAD:
+        if F is float:
+            gelu_grad_float(grad, x, out, n)
+        else:
+            gelu_grad_double(grad, x, out, n)
+    else:
+        if F is float:
+            silu_grad_float(grad, x, out, n)
+        else:
+            silu_grad_double(grad, x, out, n)
+
+
+cdef void grad_chunk(int op, const F* grad, const F* x, F* out, Py_ssize_t n) noexcept nogil:
+    """grad_loop on whole vectors, as math_chunk"""
+    cdef F padded[3][LANES]
+    cdef Py_ssize_t whole = n - n % LANES, i
+    grad_loop(op, grad, x, out, whole)
+    if whole < n:
+        for i in range(LANES):
+            padded[0][i] = grad[whole + i] if whole + i < n else 1
+            padded[1][i] = x[whole + i] if whole + i < n else 1
+        grad_loop(op, padded[0], padded[1], padded[2], LANES)
+        for i in range(n - whole):
+            out[whole + i] = padded[2][i]
 
 
 cdef void unary_loop(int op, const T* a, T* out, Py_ssize_t n) noexcept nogil:
@@ -240,6 +286,8 @@ cdef void binary_loop(int op, const T* a, const T* b, T* out, Py_ssize_t n) noex
         elif op == SIGMOID_GRAD:
             for i in range(n):
                 out[i] = a[i] * (b[i] * (1 - b[i]))
+        elif op >= GELU_GRAD:
+            grad_chunk(op, a, b, out, n)
         elif op == FLOOR_DIVIDE:
             for i in range(n):
                 out[i] = floor_quotient(a[i], b[i])

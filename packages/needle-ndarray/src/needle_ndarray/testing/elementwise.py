@@ -35,11 +35,14 @@ def out_dtype(op: Op, dtype: str) -> str:
 
 
 def operands_for(op: Op, b: np.ndarray) -> np.ndarray:
-    """The second operand as it comes: no negative exponents for integers; what tanh or sigmoid returned, for their gradients."""
+    """The second operand as it comes: no negative exponents for integers; for gradients what tanh or sigmoid returned, and what
+    gelu and silu have a slope at that is not 0: it may be multiplied by infinity."""
     if op.name == "power" and b.dtype.kind == "i":
         return np.where(b < 0, b & 63, b).astype(b.dtype)
     if op.name in ("tanh_grad", "sigmoid_grad"):
         return np.clip(b, -1 if op.name == "tanh_grad" else 0, 1)
+    if op.name in ("gelu_grad", "silu_grad"):
+        return np.clip(b, -8, 8)
     return b
 
 

@@ -2,6 +2,7 @@
 
 - arithmetic, comparisons, rounding, integers: the very bits of NumPy, signs of zeros included;
 - mathematical functions: at most ULPS units in the last place from a result in wider precision;
+- activations made of several: a few eps of their largest term;
 - float sums: an error that grows with log n; products of n factors: with n;
 - matrix products: the classic bound eps * k * (|a| @ |b|);
 - convolutions and pooled means: the same, over the terms of each sum;
@@ -30,6 +31,11 @@ def _erf(x: np.ndarray) -> np.ndarray:
     return np.array(flat).reshape(x.shape).astype(x.dtype)
 
 
+def _below(x: np.ndarray) -> np.ndarray:
+    """The part of the normal distribution below x."""
+    return (1 + _erf(x * np.sqrt(x.dtype.type(0.5)))) / 2
+
+
 #: Computed in wider precision, compared in units in the last place.
 MATH: dict[str, Any] = {
     "rsqrt": lambda x: 1 / np.sqrt(x),
@@ -45,6 +51,17 @@ MATH: dict[str, Any] = {
     "power": np.power,
     "tanh_grad": lambda a, b: a * (1 - b * b),
     "sigmoid_grad": lambda a, b: a * b * (1 - b),
+}
+
+#: Products and sums of the above: (value, magnitude) in wider precision, which may be off by 8 eps of the magnitude.
+COMPOSED: dict[str, Any] = {
+    "gelu": lambda x: (x * _below(x), np.abs(x)),
+    "silu": lambda x: (x * _sigmoid(x), np.abs(x)),
+    "gelu_grad": lambda a, x: (
+        a * (_below(x) + x * np.exp(-x * x / 2) / math.sqrt(2 * math.pi)),
+        np.abs(a) * (1 + np.abs(x)),
+    ),
+    "silu_grad": lambda a, x: (a * _sigmoid(x) * (1 + x * (1 - _sigmoid(x))), np.abs(a) * (1 + np.abs(x))),
 }
 
 #: Ops whose NumPy function has another name or rule; every other one is np.<name>.
@@ -100,6 +117,12 @@ def assert_op(op: Any, got: np.ndarray, *inputs: np.ndarray) -> None:
         if name in MATH and first.dtype.kind == "f":
             wide = MATH[name](*[x.astype(WIDER[first.dtype.name]) for x in inputs])
             return assert_ulps(got, wide, context=context)
+        if name in COMPOSED:
+            wide, magnitude = COMPOSED[name](*[x.astype(WIDER[first.dtype.name]) for x in inputs])
+            kind = np.finfo(got.dtype)
+            edge = np.isfinite(got) & (np.abs(wide) <= kind.max * (1 + 8 * wide.dtype.type(kind.eps)))
+            wide = np.where(edge, np.clip(wide, kind.min, kind.max), wide)  # rounding alone makes it infinite
+            return assert_within(got, wide, 8 * kind.eps * magnitude + kind.smallest_subnormal, context)
         if name in ROUNDING and first.dtype.kind != "f":
             expected = first
         else:

@@ -69,7 +69,8 @@ class LayerNorm1d(Module):
 
     def forward(self, x):
         expect(self, x, ..., self.dim)
-        return ops.layer_norm(x, *_as(x, self.weight, self.bias), self.eps)
+        weight, bias = _as(x, self.weight, self.bias)
+        return ops.layer_norm(x, weight, bias, self.eps)
 
 
 class RMSNorm(Module):
