@@ -29,8 +29,8 @@ class Suite(ContractSuite):
 
 def cases(test, where):
     """The keyword arguments of each case of a test that fits: a value is compared as text, an op by its name."""
-    columns = []
-    for mark in getattr(Suite, test).pytestmark:
+    columns = [getattr(getattr(Suite, test), "cases", [{}])]
+    for mark in getattr(getattr(Suite, test), "pytestmark", []):
         if mark.name == "parametrize":
             names = mark.args[0].replace(" ", "").split(",") if isinstance(mark.args[0], str) else list(mark.args[0])
             values = [
@@ -41,6 +41,12 @@ def cases(test, where):
         case = {name: value for part in chosen for name, value in part.items()}
         if all(str(getattr(case[name], "name", case[name])) == value for name, value in where.items() if name in case):
             yield case
+
+
+def run_case(test, case):
+    """One case alone of a test, which has others in a table."""
+    function = getattr(Suite, test)
+    getattr(function, "body", function)(Suite(), **case)
 
 
 def use_small_grids(monkeypatch, launcher):

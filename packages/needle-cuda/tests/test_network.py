@@ -1,13 +1,14 @@
 """What the contract's sizes do not reach: tiles side by side, blocks that take batch after batch, lists of many parameters."""
 
 import pytest
+from contract_cases import run_case
 
 from needle_cuda import convolution, network, products
 from needle_cuda.optimizers import PARAMETERS
 from needle_ndarray.devices import device
 from needle_ndarray.ndarray import make_array
 from needle_ndarray.testing.cases import plain
-from needle_ndarray.testing.convolution import CONVOLUTIONS, ConvolutionSuite
+from needle_ndarray.testing.convolution import CONVOLUTIONS
 from needle_ndarray.testing.network import NetworkSuite
 from needle_ndarray.testing.optimizers import OptimizerSuite
 from needle_ndarray.testing.products import ProductSuite
@@ -86,10 +87,9 @@ def test_the_same_bits_every_time():
 def test_convolution_with_few_blocks(monkeypatch, name):
     """More groups and more taps than blocks along an axis of the grid may be."""
     monkeypatch.setattr(convolution, "MOST_BATCHES", 2)
-    g, tests = CONVOLUTIONS[name], suite(ConvolutionSuite)
-    assert g.groups >= 2
-    for verb in (tests.test_conv2d, tests.test_conv2d_input_grad, tests.test_conv2d_weight_grad):
-        verb("float32", name, ("compact",) * 3, "own")
+    assert CONVOLUTIONS[name].groups >= 2
+    for test in ("test_conv2d", "test_conv2d_input_grad", "test_conv2d_weight_grad"):
+        run_case(test, {"dtype": "float32", "name": name, "kinds": ("compact",) * 3, "way": "own"})
 
 
 # ---- Steps of optimizers ---------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ for _module in (
     "randomness",
     "recurrent",
     "reductions",
+    "tables",
 ):
     pytest.register_assert_rewrite(f"{__name__}.{_module}")
 
@@ -39,6 +40,7 @@ from needle_ndarray.testing.products import FusedSuite, ProductSuite  # noqa: E4
 from needle_ndarray.testing.randomness import RandomSuite  # noqa: E402
 from needle_ndarray.testing.recurrent import RecurrentSuite  # noqa: E402
 from needle_ndarray.testing.reductions import ReductionSuite  # noqa: E402
+from needle_ndarray.testing.tables import each  # noqa: E402
 
 
 class ContractSuite(
@@ -57,4 +59,4 @@ class ContractSuite(
     """All of the contract. Subclass it as `Test...` with a `device`."""
 
 
-__all__ = ["ContractSuite", "Suite", "KINDS", "LAYOUTS", "Canvas", "values"]
+__all__ = ["ContractSuite", "Suite", "KINDS", "LAYOUTS", "Canvas", "each", "values"]

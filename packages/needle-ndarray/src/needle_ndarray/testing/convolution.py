@@ -10,6 +10,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from needle_ndarray.backend import Backend
 from needle_ndarray.testing.cases import FLOATS, KINDS, Suite, plain, values
 from needle_ndarray.testing.oracle import WIDER, assert_same, assert_within, terms_bound
+from needle_ndarray.testing.tables import each
 
 
 @dataclass(frozen=True)
@@ -131,11 +132,6 @@ OPERANDS = [
     """.split()
 ]
 
-
-def _name(part: Any) -> str:
-    return part if isinstance(part, str) else ",".join(part)
-
-
 #: (geometry, kinds, way): `own` is the backend's verb, `composed` the default made of others.
 CASES = [(name, OPERANDS[0], way) for name in CONVOLUTIONS for way in ("own", "composed")]
 CASES += [(name, k, "own") for name in ("same", "strided", "groups", "depthwise", "1x1") for k in OPERANDS[1:]]
@@ -214,7 +210,7 @@ def _channels_last(a: Any) -> Any:
 
 
 class ConvolutionSuite(Suite):
-    both = pytest.mark.parametrize("way", ["own", "composed"])  # the backend's, and the default made of other verbs
+    both = each("way", ["own", "composed"])  # the backend's, and the default made of other verbs
 
     def call(self, way: str, verb: str, *args: Any) -> None:
         if way == "own":
@@ -239,7 +235,7 @@ class ConvolutionSuite(Suite):
         canvas = self.canvas(kind if KINDS[kind].writable else "compact", shape, dtype)
         return canvas.out, canvas.result
 
-    @pytest.mark.parametrize("name, kinds, way", CASES, ids=_name)
+    @each("name, kinds, way", CASES)
     @pytest.mark.parametrize("dtype", FLOATS)
     def test_conv2d(self, dtype, name, kinds, way):
         g, wide = CONVOLUTIONS[name], WIDER[dtype]
@@ -249,7 +245,7 @@ class ConvolutionSuite(Suite):
         bound = terms_bound(dtype, np.prod(g.weight[:3]), conv2d(np.abs(x), np.abs(weight), g))
         assert_within(result(), conv2d(x.astype(wide), weight.astype(wide), g), bound, "conv2d")
 
-    @pytest.mark.parametrize("name, kinds, way", CASES, ids=_name)
+    @each("name, kinds, way", CASES)
     @pytest.mark.parametrize("dtype", FLOATS)
     def test_conv2d_input_grad(self, dtype, name, kinds, way):
         g, wide = CONVOLUTIONS[name], WIDER[dtype]
@@ -261,7 +257,7 @@ class ConvolutionSuite(Suite):
         expected = conv2d_input_grad(grad.astype(wide), weight.astype(wide), g)
         assert_within(result(), expected, bound, "conv2d_input_grad")
 
-    @pytest.mark.parametrize("name, kinds, way", CASES, ids=_name)
+    @each("name, kinds, way", CASES)
     @pytest.mark.parametrize("dtype", FLOATS)
     def test_conv2d_weight_grad(self, dtype, name, kinds, way):
         g, wide = CONVOLUTIONS[name], WIDER[dtype]
@@ -272,7 +268,7 @@ class ConvolutionSuite(Suite):
         expected = conv2d_weight_grad(x.astype(wide), grad.astype(wide), g)
         assert_within(result(), expected, bound, "conv2d_weight_grad")
 
-    @pytest.mark.parametrize("name", CONVOLUTIONS)
+    @each("name", CONVOLUTIONS)
     @pytest.mark.parametrize("dtype", FLOATS)
     def test_gradients_are_adjoint(self, dtype, name):
         """<conv2d(x, w), g> = <x, input_grad(g, w)> = <w, weight_grad(x, g)>"""
@@ -290,7 +286,7 @@ class ConvolutionSuite(Suite):
         assert abs(one - two) <= bound and abs(one - three) <= bound
 
     @both
-    @pytest.mark.parametrize("name", ["same", "many channels", "depthwise", "1x1", "strided"])
+    @each("name", ["same", "many channels", "depthwise", "1x1", "strided"])
     @pytest.mark.parametrize("dtype", FLOATS)
     def test_nan_stays_where_it_is_seen(self, dtype, name, way):
         """A NaN reaches every place that sees it, and no other: padding is never multiplied into one, memory never read twice."""
@@ -307,8 +303,8 @@ class ConvolutionSuite(Suite):
 
     # ---- Pooling ------------------------------------------------------------------------------------------------------
 
-    @pytest.mark.parametrize("make", ["special", "least"])
-    @pytest.mark.parametrize("name, kinds, way", POOL_CASES, ids=_name)
+    @each("make", ["special", "least"])
+    @each("name, kinds, way", POOL_CASES)
     @pytest.mark.parametrize("dtype", FLOATS)
     def test_max_pool2d(self, dtype, name, kinds, make, way):
         g = POOLINGS[name]
@@ -317,8 +313,8 @@ class ConvolutionSuite(Suite):
         self.call(way, "max_pool2d", a, *g.pooling, out)
         assert_same(result(), seen(x, g, -np.inf).max(axis=(4, 5)), signs=False, context="max_pool2d")
 
-    @pytest.mark.parametrize("make", VALUES)
-    @pytest.mark.parametrize("name, kinds, way", POOL_CASES, ids=_name)
+    @each("make", VALUES)
+    @each("name, kinds, way", POOL_CASES)
     @pytest.mark.parametrize("dtype", FLOATS)
     def test_max_pool2d_grad(self, dtype, name, kinds, make, way):
         g = POOLINGS[name]
@@ -328,7 +324,7 @@ class ConvolutionSuite(Suite):
         bound = terms_bound(dtype, g.size[0] * g.size[1], max_pool2d_grad(np.abs(grad), x, g))
         assert_within(result(), max_pool2d_grad(grad.astype(WIDER[dtype]), x, g), bound, "max_pool2d_grad")
 
-    @pytest.mark.parametrize("name, kinds, way", POOL_CASES, ids=_name)
+    @each("name, kinds, way", POOL_CASES)
     @pytest.mark.parametrize("dtype", FLOATS)
     def test_avg_pool2d(self, dtype, name, kinds, way):
         g, area = POOLINGS[name], POOLINGS[name].size[0] * POOLINGS[name].size[1]
@@ -339,7 +335,7 @@ class ConvolutionSuite(Suite):
         bound = terms_bound(dtype, area, seen(np.abs(x), g).sum(axis=(4, 5)) / area)
         assert_within(result(), seen(wide, g).sum(axis=(4, 5)) / area, bound, "avg_pool2d")
 
-    @pytest.mark.parametrize("name, kinds, way", POOL_CASES, ids=_name)
+    @each("name, kinds, way", POOL_CASES)
     @pytest.mark.parametrize("dtype", FLOATS)
     def test_avg_pool2d_grad(self, dtype, name, kinds, way):
         g, area = POOLINGS[name], POOLINGS[name].size[0] * POOLINGS[name].size[1]

@@ -1,5 +1,7 @@
 """The contract of `unary`, `binary` and `where`."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -8,26 +10,17 @@ from needle_ndarray.dtypes import DTYPES
 from needle_ndarray.ndarray import binary_op, unary_op
 from needle_ndarray.testing.cases import FLOATS, INTEGERS, KINDS, LAYOUTS, NAMES, SHAPE, SPECIAL, Suite, plain, values
 from needle_ndarray.testing.oracle import assert_op, assert_same
+from needle_ndarray.testing.tables import case_name, each
 
 
 def accepted(table: dict[str, Op]) -> list:
     """(op, dtype) for every dtype that the op computes in."""
-    return [
-        pytest.param(op, str(d), id=f"{op.name}-{d}")
-        for op in table.values()
-        for d in DTYPES
-        if op.compute_dtype[d.code] == d.code
-    ]
+    return [(op, str(d)) for op in table.values() for d in DTYPES if op.compute_dtype[d.code] == d.code]
 
 
 def refused(table: dict[str, Op]) -> list:
     """(op, dtype) for every dtype that the table refuses."""
-    return [
-        pytest.param(op, str(d), id=f"{op.name}-{d}")
-        for op in table.values()
-        for d in DTYPES
-        if op.compute_dtype[d.code] < 0
-    ]
+    return [(op, str(d)) for op in table.values() for d in DTYPES if op.compute_dtype[d.code] < 0]
 
 
 def out_dtype(op: Op, dtype: str) -> str:
@@ -46,21 +39,22 @@ def operands_for(op: Op, b: np.ndarray) -> np.ndarray:
     return b
 
 
-layouts = pytest.mark.parametrize("layout", LAYOUTS, ids=",".join)
-unary_layouts = pytest.mark.parametrize("layout", sorted({(a, out) for a, _, out in LAYOUTS}), ids=",".join)
+def every_op(table: dict[str, Op]) -> Any:
+    """A test for each op and dtype."""
+    return pytest.mark.parametrize("op, dtype", accepted(table), ids=case_name)
 
 
 class ElementwiseSuite(Suite):
-    @unary_layouts
-    @pytest.mark.parametrize("op, dtype", accepted(UNARY))
+    @each("layout", sorted({(a, out) for a, _, out in LAYOUTS}))
+    @every_op(UNARY)
     def test_unary(self, op, dtype, layout):
         a, x = self.operand(layout[0], dtype)
         canvas = self.canvas(layout[1], x.shape, out_dtype(op, dtype))
         self.backend.unary(op, a, canvas.out)
         assert_op(op, canvas.result(), x)
 
-    @layouts
-    @pytest.mark.parametrize("op, dtype", accepted(BINARY))
+    @each("layout", LAYOUTS)
+    @every_op(BINARY)
     def test_binary(self, op, dtype, layout):
         a, x = self.operand(layout[0], dtype, salt=1)
         b, y = self.view(layout[1], lambda shape: operands_for(op, values(dtype, shape, 2)), SHAPE)
@@ -68,14 +62,14 @@ class ElementwiseSuite(Suite):
         self.backend.binary(op, a, b, canvas.out)
         assert_op(op, canvas.result(), x, y)
 
-    @pytest.mark.parametrize("op, dtype", accepted(UNARY))
+    @every_op(UNARY)
     def test_unary_special_values(self, op, dtype):
         x = SPECIAL[dtype]
         canvas = self.canvas("compact", x.shape, out_dtype(op, dtype))
         self.backend.unary(op, self.array(x), canvas.out)
         assert_op(op, canvas.result(), x)
 
-    @pytest.mark.parametrize("op, dtype", accepted(BINARY))
+    @every_op(BINARY)
     def test_binary_special_pairs(self, op, dtype):
         """Every special value with every other: zero over zero, the smallest integer over -1, NaN with anything."""
         n = len(SPECIAL[dtype])
@@ -84,7 +78,7 @@ class ElementwiseSuite(Suite):
         self.backend.binary(op, self.array(x), self.array(y), canvas.out)
         assert_op(op, canvas.result(), x, y)
 
-    @pytest.mark.parametrize("name", ["exp", "expm1", "log1p", "sin", "cos", "tanh", "sigmoid", "erf"])
+    @each("name", ["exp", "expm1", "log1p", "sin", "cos", "tanh", "sigmoid", "erf"])
     @pytest.mark.parametrize("dtype", FLOATS)
     def test_vector_functions_do_not_depend_on_the_place(self, dtype, name):
         """An element's bits are the same wherever it lies: in a vector, in the tail behind it, in a strided view."""
@@ -94,8 +88,8 @@ class ElementwiseSuite(Suite):
             alone = unary_op(UNARY[name], self.array(np.repeat(x, 2))[::2]).numpy()
             assert inside.tobytes() == alone.tobytes()
 
-    @pytest.mark.parametrize("op, dtype", accepted(UNARY))
-    @pytest.mark.parametrize("kind", ["compact", "sliced", "large_sliced"])
+    @every_op(UNARY)
+    @each("kind", ["compact", "sliced", "large_sliced"])
     def test_unary_in_place(self, op, dtype, kind):
         """The result may be the operand's own view."""
         if out_dtype(op, dtype) != dtype:
@@ -105,8 +99,8 @@ class ElementwiseSuite(Suite):
         self.backend.unary(op, canvas.out, canvas.out)
         assert_op(op, canvas.result(), x)
 
-    @pytest.mark.parametrize("op, dtype", accepted(BINARY))
-    @pytest.mark.parametrize("kind", ["compact", "sliced", "large_sliced"])
+    @every_op(BINARY)
+    @each("kind", ["compact", "sliced", "large_sliced"])
     def test_binary_in_place(self, op, dtype, kind):
         """The result may be either operand's own view, or both."""
         if out_dtype(op, dtype) != dtype:
@@ -120,7 +114,7 @@ class ElementwiseSuite(Suite):
             self.backend.binary(op, a, b, canvas.out)
             assert_op(op, canvas.result(), left, right)
 
-    @layouts
+    @each("layout", LAYOUTS)
     @pytest.mark.parametrize("dtype", NAMES)
     def test_where(self, dtype, layout):
         condition, c = self.operand(layout[1], "bool", salt=5)
@@ -130,19 +124,19 @@ class ElementwiseSuite(Suite):
         self.backend.where(condition, a, b, canvas.out)
         assert_same(canvas.result(), np.where(c, x, y))
 
-    @pytest.mark.parametrize("op, dtype", refused(UNARY))
+    @each("op, dtype", refused(UNARY))
     def test_unary_refused(self, op, dtype):
         with pytest.raises(TypeError, match=rf"{op.name}.*{dtype}"):
             unary_op(op, self.array(np.ones(3, dtype)))
 
-    @pytest.mark.parametrize("op, dtype", refused(BINARY))
+    @each("op, dtype", refused(BINARY))
     def test_binary_refused(self, op, dtype):
         a = self.array(np.ones(3, dtype))
         with pytest.raises(TypeError, match=rf"{op.name}.*{dtype}"):
             binary_op(op, a, a)
 
     # The rules by name, with the numbers a reader can check; NumPy agrees with every one of them.
-    @pytest.mark.parametrize(
+    @each(
         "name, dtype, a, b, expected",
         [
             ("add", "bool", [0, 0, 1, 1], [0, 1, 0, 1], [False, True, True, True]),

@@ -8,6 +8,7 @@ from needle_ndarray.buffer import next_version
 from needle_ndarray.ndarray import NDArray
 from needle_ndarray.testing.cases import INPUTS, LAYOUTS, NAMES, OUTPUTS, SPECIAL, Suite, plain, values
 from needle_ndarray.testing.oracle import assert_same, assert_within
+from needle_ndarray.testing.tables import each
 
 OPTIONAL = {"synchronize", "why_disabled", "softmax", "log_softmax", "logsumexp"}
 OPTIONAL |= {"layer_norm", "layer_norm_grad", "batch_norm", "batch_norm_grad", "cross_entropy", "cross_entropy_grad"}
@@ -35,7 +36,7 @@ class InterfaceSuite(Suite):
         assert self.backend.name == self.backend.device.name
         assert set(VERBS) >= OPTIONAL
 
-    @pytest.mark.parametrize("nbytes", [0, 1, 3, 64, 1000, 1 << 20])
+    @each("nbytes", [0, 1, 3, 64, 1000, 1 << 20])
     def test_allocate(self, nbytes):
         first, second = self.backend.allocate(nbytes), self.backend.allocate(nbytes)
         assert first.nbytes >= nbytes and isinstance(first.version, int)
@@ -50,7 +51,7 @@ class InterfaceSuite(Suite):
 
 class MovementSuite(Suite):
     @pytest.mark.parametrize("dtype", NAMES)
-    @pytest.mark.parametrize("kind", INPUTS)
+    @each("kind", INPUTS)
     def test_to_host(self, kind, dtype):
         a, x = self.operand(kind, dtype)
         got = self.backend.to_host(a)
@@ -61,7 +62,7 @@ class MovementSuite(Suite):
             assert_same(self.backend.to_host(a), x)
 
     @pytest.mark.parametrize("dtype", NAMES)
-    @pytest.mark.parametrize("kind", ["compact", "offset", "empty", "scalar", "large"])
+    @each("kind", ["compact", "offset", "empty", "scalar", "large"])
     def test_from_host(self, kind, dtype):
         x = self.operand(kind, dtype)[1].copy()
         canvas = self.canvas(kind, x.shape, dtype)
@@ -69,7 +70,7 @@ class MovementSuite(Suite):
         assert_same(canvas.result(), x)
 
     @pytest.mark.parametrize("dtype", NAMES)
-    @pytest.mark.parametrize("kind", OUTPUTS)
+    @each("kind", OUTPUTS)
     def test_fill(self, kind, dtype):
         shape = self.operand(kind, dtype)[1].shape
         for value in SPECIAL[dtype].tolist()[: 2 if kind.startswith("large") else 8]:
@@ -77,8 +78,8 @@ class MovementSuite(Suite):
             self.backend.fill(canvas.out, value)
             assert_same(canvas.result(), np.full(shape, value, dtype))
 
-    @pytest.mark.parametrize("layout", sorted({(a, out) for a, _, out in LAYOUTS}), ids=",".join)
-    @pytest.mark.parametrize("to", NAMES)
+    @each("layout", sorted({(a, out) for a, _, out in LAYOUTS}))
+    @each("to", NAMES)
     @pytest.mark.parametrize("dtype", NAMES)
     def test_copy(self, dtype, to, layout):
         """Casts as NumPy's astype: floats lose their fraction, integers wrap, NaN and inf are True."""
@@ -90,7 +91,7 @@ class MovementSuite(Suite):
         with np.errstate(all="ignore"):
             assert_same(canvas.result(), x.astype(to))
 
-    @pytest.mark.parametrize(
+    @each(
         "dtype, to, given, expected",
         [
             (
@@ -118,9 +119,9 @@ class MovementSuite(Suite):
     def index(self, entries: np.ndarray) -> NDArray:
         return self.array(np.asarray(entries, np.int64))
 
-    @pytest.mark.parametrize("row", ROWS, ids=str)
+    @each("row", ROWS)
     @pytest.mark.parametrize("dtype", NAMES)
-    @pytest.mark.parametrize("kind", ["compact", "transposed", "sliced", "negative", "offset", "broadcast_rows"])
+    @each("kind", ["compact", "transposed", "sliced", "negative", "offset", "broadcast_rows"])
     def test_take(self, kind, dtype, row):
         a, x = self.operand(kind, dtype, (6, *row))
         entries = np.array([5, 0, 3, 3, 1, 5, 2])
@@ -130,9 +131,9 @@ class MovementSuite(Suite):
             self.backend.take(a, self.index(entries), canvas.out)
             assert_same(canvas.result(), x[entries])
 
-    @pytest.mark.parametrize("row", ROWS, ids=str)
+    @each("row", ROWS)
     @pytest.mark.parametrize("dtype", NAMES)
-    @pytest.mark.parametrize("kind", ["compact", "transposed", "sliced", "negative", "offset"])
+    @each("kind", ["compact", "transposed", "sliced", "negative", "offset"])
     def test_put(self, kind, dtype, row):
         """Where an entry repeats, the last one wins."""
         x = values(dtype, (6, *row), 1)
@@ -146,9 +147,9 @@ class MovementSuite(Suite):
                 expected[at] = y[i]
             assert_same(canvas.result(), expected)
 
-    @pytest.mark.parametrize("row", ROWS, ids=str)
+    @each("row", ROWS)
     @pytest.mark.parametrize("dtype", NAMES)
-    @pytest.mark.parametrize("kind", ["compact", "transposed", "sliced", "negative", "offset"])
+    @each("kind", ["compact", "transposed", "sliced", "negative", "offset"])
     def test_scatter_add(self, kind, dtype, row):
         """Repeated entries add up, in order: floats have the very bits of a loop."""
         x = plain(dtype, (6, *row), 1)
@@ -175,7 +176,7 @@ class MovementSuite(Suite):
         assert_same(canvas.result(), x)
 
     @pytest.mark.parametrize("dtype", NAMES)
-    @pytest.mark.parametrize("row", [(), (200,)], ids=str)
+    @each("row", [(), (200,)])
     def test_many_rows(self, dtype, row):
         """Enough rows for threads; a histogram in the end."""
         rng = np.random.default_rng(0)

@@ -18,6 +18,7 @@ from needle_ndarray.testing.oracle import (
     norm_bound,
     sum_bound,
 )
+from needle_ndarray.testing.tables import each
 
 EPS = 1e-5
 Pairs = list[tuple[np.ndarray, np.ndarray]]  # of every result: the value, and the error allowed
@@ -230,14 +231,14 @@ class NetworkSuite(Suite):
             values = [g[1], x, *statistics, w_values, EPS]
         return self.check(verb, arrays, values, out)
 
-    @pytest.mark.parametrize("kind", VIEWS)
+    @each("kind", VIEWS)
     @dtypes
     @pytest.mark.parametrize("verb", NORMS)
     def test_norm_views(self, verb, dtype, kind):
         for affine in (True, False):
             self.norm_case(verb, (SHAPE, dtype), kind, affine, kind if KINDS[kind].writable else "compact")
 
-    @pytest.mark.parametrize("shape", ROWS, ids=str)
+    @each("shape", ROWS)
     @dtypes
     @pytest.mark.parametrize("verb", NORMS)
     @pytest.mark.filterwarnings("ignore:Mean of empty slice", "ignore:invalid value")
@@ -246,7 +247,7 @@ class NetworkSuite(Suite):
         if shape[0] == 67:
             self.norm_case(verb, (shape, dtype), "transposed", out="sliced")
 
-    @pytest.mark.parametrize("shape", [(6, 50), (300, 4), (50, 2500)], ids=str)
+    @each("shape", [(6, 50), (300, 4), (50, 2500)])
     @dtypes
     @pytest.mark.parametrize("verb", NORMS)
     def test_norm_far_from_zero(self, verb, dtype, shape):
@@ -296,7 +297,7 @@ class NetworkSuite(Suite):
 
         return self.view(kind, make, shape)
 
-    @pytest.mark.parametrize("kind", VIEWS)
+    @each("kind", VIEWS)
     @dtypes
     @pytest.mark.parametrize("verb", ENTROPIES)
     def test_entropy_views(self, verb, dtype, kind):
@@ -304,16 +305,14 @@ class NetworkSuite(Suite):
         out = kind if KINDS[kind].writable else "compact"
         self.entropy_case(verb, logits, self.labels(SHAPE[:-1], SHAPE[-1], kind), out, kind)
 
-    @pytest.mark.parametrize(
-        "shape", [(1,), (17,), (3, 1), (2, 3, 31), (0, 4), (2, 0, 4), (3, 1024), (5, 2500), (900, 30)]
-    )
+    @each("shape", [(1,), (17,), (3, 1), (2, 3, 31), (0, 4), (2, 0, 4), (3, 1024), (5, 2500), (900, 30)])
     @dtypes
     @pytest.mark.parametrize("verb", ENTROPIES)
     def test_entropy_shapes(self, verb, dtype, shape):
         x = plain(dtype, shape, 1, 3)
         self.entropy_case(verb, (self.array(x), x), self.labels(shape[:-1], shape[-1]))
 
-    @pytest.mark.parametrize("name", HARD)
+    @each("name", HARD)
     @dtypes
     @pytest.mark.parametrize("verb", ENTROPIES)
     def test_entropy_of_special_values(self, verb, dtype, name):
@@ -348,15 +347,15 @@ class NetworkSuite(Suite):
         arrays, values = zip(*operands, mask, strict=True)
         return self.check(verb, [*arrays, causal, scale], [*values, causal, scale], out)
 
-    @pytest.mark.parametrize("mask, causal", [("none", 0), ("none", 1), ("bool", 0), ("float", 1), ("row", 0)])
-    @pytest.mark.parametrize("sizes", SEQUENCES, ids=str)
+    @each("mask, causal", [("none", 0), ("none", 1), ("bool", 0), ("float", 1), ("row", 0)])
+    @each("sizes", SEQUENCES)
     @dtypes
     @pytest.mark.parametrize("verb", ATTENTIONS)
     def test_attention(self, verb, dtype, sizes, mask, causal):
         lead, t, s, _, _ = sizes
         self.attention_case(verb, dtype, sizes, self.mask(mask, dtype, (*lead, t, s)), bool(causal))
 
-    @pytest.mark.parametrize("kind", [*VIEWS, "heads", "swapped"])
+    @each("kind", [*VIEWS, "heads", "swapped"])
     @dtypes
     @pytest.mark.parametrize("verb", ATTENTIONS)
     def test_attention_views(self, verb, dtype, kind):
@@ -369,7 +368,7 @@ class NetworkSuite(Suite):
             out = kind if kind in KINDS and KINDS[kind].writable else "compact"
             self.attention_case(verb, dtype, (lead, t, s, d, e), values, kind == "offset", kind, out)
 
-    @pytest.mark.parametrize("mask", ["bool", "-inf"])
+    @each("mask", ["bool", "-inf"])
     @dtypes
     def test_rows_with_nothing_to_see(self, dtype, mask):
         """Rows of zeros, and no gradient through them; the other rows are as ever."""
@@ -381,7 +380,7 @@ class NetworkSuite(Suite):
             for got in self.attention_case(verb, dtype, sizes, (self.array(values), values)):
                 assert not got[0][:, ::3].any()  # out, or dq
 
-    @pytest.mark.parametrize("t, s", [(5, 2), (140, 20), (2, 5), (3, 200)])
+    @each("t, s", [(5, 2), (140, 20), (2, 5), (3, 200)])
     @dtypes
     def test_causal_of_other_lengths(self, dtype, t, s):
         """The last query sees every key; with fewer keys than queries the first ones see none."""

@@ -9,6 +9,7 @@ import pytest
 from needle_ndarray.backend import Backend
 from needle_ndarray.testing.cases import FLOATS, KINDS, SHAPE, Suite, plain, values
 from needle_ndarray.testing.oracle import assert_same
+from needle_ndarray.testing.tables import each
 
 SGD = {
     "lr": 0.1,
@@ -84,7 +85,7 @@ ORACLES: dict[str, Any] = {"sgd_step": sgd_step, "adam_step": adam_step}
 
 class OptimizerSuite(Suite):
     dtypes = pytest.mark.parametrize("dtype", FLOATS)
-    rules = pytest.mark.parametrize("rule", RULES)
+    rules = each("rule", RULES)
 
     def steps(self, verb: str) -> dict[str, Any]:
         """The backend's verb, and the default made of other verbs where that is another one."""
@@ -120,7 +121,7 @@ class OptimizerSuite(Suite):
         """All of them in one call."""
         self.step_case(rule, SIZES, [dtype] * len(SIZES), ["compact"] * 4)
 
-    @pytest.mark.parametrize("rule, kind", VIEWS)
+    @each("rule, kind", VIEWS)
     def test_step_views(self, rule, kind):
         """Gradients of every kind; parameters and states of every kind that can be written."""
         shape, free = KINDS[kind].shape(SHAPE), KINDS[kind].writable

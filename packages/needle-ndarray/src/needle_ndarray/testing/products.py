@@ -6,6 +6,7 @@ import pytest
 from needle_ndarray.backend import Backend
 from needle_ndarray.testing.cases import FLOATS, KINDS, Suite, plain, values
 from needle_ndarray.testing.oracle import WIDER, assert_same, assert_within, product_bound
+from needle_ndarray.testing.tables import each
 
 #: (leading axes, m, k, n): vectors in disguise, tiny, odd, past every threshold, and sizes of zero.
 PRODUCTS = [
@@ -88,14 +89,14 @@ class ProductSuite(Suite):
         else:
             assert_same(got, np.matmul(x, y), context="matmul")
 
-    @pytest.mark.parametrize("kinds", OPERANDS, ids=",".join)
-    @pytest.mark.parametrize("lead, m, k, n", PRODUCTS)
+    @each("kinds", OPERANDS)
+    @each("lead, m, k, n", PRODUCTS)
     @pytest.mark.parametrize("dtype", ["int32", "int64", *FLOATS])
     def test_matmul(self, dtype, lead, m, k, n, kinds):
         self.multiply(dtype, lead, m, k, n, kinds)
 
-    @pytest.mark.parametrize("kinds", [k for k in OPERANDS if "sliced" not in k and "flipped" not in k], ids=",".join)
-    @pytest.mark.parametrize("lead, m, k, n", BIG)
+    @each("kinds", [k for k in OPERANDS if "sliced" not in k and "flipped" not in k])
+    @each("lead, m, k, n", BIG)
     @pytest.mark.parametrize("dtype", ["int32", "float32"])
     def test_matmul_in_panels(self, dtype, lead, m, k, n, kinds):
         self.multiply(dtype, lead, m, k, n, kinds)
@@ -111,7 +112,7 @@ class ProductSuite(Suite):
         self.backend.matmul(self.array(x), self.array(y), canvas.out)
         assert_same(canvas.result(), x @ y)
 
-    @pytest.mark.parametrize("size", [3, 40])
+    @each("size", [3, 40])
     @pytest.mark.parametrize("dtype", FLOATS)
     def test_nan_and_infinity_pass_through(self, dtype, size):
         """0 * inf and 0 * NaN are NaN in every element they enter, and in no other; old values of `out` never enter."""
@@ -171,10 +172,10 @@ class FusedSuite(Suite):
             expected, bound = FUSED[verb](x)
             assert_within(canvas.result(), expected, bound, verb)
 
-    ways = pytest.mark.parametrize("way", ["own", "composed"])  # the backend's, and the default made of other verbs
+    ways = each("way", ["own", "composed"])  # the backend's, and the default made of other verbs
 
     @ways
-    @pytest.mark.parametrize("kind", [k for k in KINDS if k not in ("empty", "scalar", "large_rows")])
+    @each("kind", [k for k in KINDS if k not in ("empty", "scalar", "large_rows")])
     @pytest.mark.parametrize("dtype", FLOATS)
     @pytest.mark.parametrize("verb", FUSED)
     def test_fused(self, verb, dtype, kind, way):
@@ -184,7 +185,7 @@ class FusedSuite(Suite):
             self.run(verb, a, x, way, out=kind)
 
     @ways
-    @pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 1000, 40001])
+    @each("n", [1, 2, 15, 16, 17, 1000, 40001])
     @pytest.mark.parametrize("dtype", FLOATS)
     @pytest.mark.parametrize("verb", FUSED)
     def test_row_lengths(self, verb, dtype, n, way):
@@ -192,7 +193,7 @@ class FusedSuite(Suite):
         self.run(verb, self.array(x), x, way)
 
     @ways
-    @pytest.mark.parametrize(
+    @each(
         "row",
         [
             [1e4, 1e4, 1e4],
@@ -207,7 +208,6 @@ class FusedSuite(Suite):
             [-0.0, 0.0],
             [1000.0, 0.0, -1000.0],
         ],
-        ids=str,
     )
     @pytest.mark.parametrize("dtype", FLOATS)
     @pytest.mark.parametrize("verb", FUSED)

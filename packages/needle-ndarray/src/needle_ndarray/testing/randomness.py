@@ -9,6 +9,7 @@ from needle_ndarray.backend import RANDOM
 from needle_ndarray.random import philox_normal, philox_uniform
 from needle_ndarray.testing.cases import FLOATS, Suite
 from needle_ndarray.testing.oracle import assert_same
+from needle_ndarray.testing.tables import each
 
 REFERENCE = {"uniform": philox_uniform, "normal": philox_normal}
 SEEDS = [0, 1, 0xFFFFFFFF, 0x123456789ABCDEF0, (1 << 64) - 1]
@@ -27,23 +28,23 @@ class RandomSuite(Suite):
         expected = (np.array(KNOWN, np.uint32) >> 8).astype(np.float32) / np.float32(1 << 24)
         assert_same(self.draw("uniform", 0, 0, (4,), "float32"), expected)
 
-    @pytest.mark.parametrize("counter", COUNTERS)
-    @pytest.mark.parametrize("seed", SEEDS)
+    @each("counter", COUNTERS)
+    @each("seed", SEEDS)
     @pytest.mark.parametrize("dtype", FLOATS)
-    @pytest.mark.parametrize("name", RANDOM)
+    @each("name", RANDOM)
     def test_bits(self, name, dtype, seed, counter):
         got = self.draw(name, seed, counter, (9, 13), dtype)
         assert_same(got, REFERENCE[name](seed, counter, 117, np.dtype(dtype)).reshape(9, 13))
 
-    @pytest.mark.parametrize("shape", [(), (0,), (3, 0), (1,), (2,), (3,), (4,), (5,), (70001,), (3, 16384)], ids=str)
+    @each("shape", [(), (0,), (3, 0), (1,), (2,), (3,), (4,), (5,), (70001,), (3, 16384)])
     @pytest.mark.parametrize("dtype", FLOATS)
-    @pytest.mark.parametrize("name", RANDOM)
+    @each("name", RANDOM)
     def test_shapes(self, name, dtype, shape):
         got = self.draw(name, 7, 3, shape, dtype)
         assert_same(got, REFERENCE[name](7, 3, math.prod(shape), np.dtype(dtype)).reshape(shape))
 
     @pytest.mark.parametrize("dtype", FLOATS)
-    @pytest.mark.parametrize("name", RANDOM)
+    @each("name", RANDOM)
     def test_a_block_is_a_function_of_its_number(self, name, dtype):
         """Numbers from block c + 5 on are those that a draw from block c has after five blocks."""
         per_block = 16 // np.dtype(dtype).itemsize

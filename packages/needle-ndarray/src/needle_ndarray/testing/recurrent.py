@@ -13,6 +13,7 @@ from needle_ndarray.backend import UNARY
 from needle_ndarray.testing.cases import FLOATS, KINDS, Suite, plain
 from needle_ndarray.testing.network import VIEWS
 from needle_ndarray.testing.oracle import Near, assert_same, assert_within
+from needle_ndarray.testing.tables import each
 
 # ---- Cells ------------------------------------------------------------------------------------------------------------
 
@@ -195,7 +196,7 @@ class RecurrentSuite(Suite):
             for i, (canvas, near) in enumerate(zip(canvases, expected, strict=True)):
                 assert_within(canvas.result(), near.value, near.error, f"{name}, result {i}:")
 
-    @pytest.mark.parametrize("sizes", SIZES, ids=str)
+    @each("sizes", SIZES)
     @dtypes
     @pytest.mark.parametrize("verb", VERBS)
     def test_recurrent_shapes(self, verb, dtype, sizes):
@@ -205,13 +206,13 @@ class RecurrentSuite(Suite):
         if verb.startswith("rnn"):
             self.recurrent_case(verb, dtype, sizes, op="relu")
 
-    @pytest.mark.parametrize("kind", VIEWS)
+    @each("kind", VIEWS)
     @dtypes
     @pytest.mark.parametrize("verb", VERBS)
     def test_recurrent_views(self, verb, dtype, kind):
         self.recurrent_case(verb, dtype, (3, 5, 7), kind)
 
-    @pytest.mark.parametrize("kind", ["compact", "sliced"])
+    @each("kind", ["compact", "sliced"])
     @dtypes
     @pytest.mark.parametrize("verb", [verb for verb in FORWARD if verb != "rnn"])
     def test_gates_that_are_not_kept(self, verb, dtype, kind):
@@ -223,7 +224,7 @@ class RecurrentSuite(Suite):
         """Gates that are 0 or 1 to the last bit: nothing overflows on the way."""
         self.recurrent_case(verb, dtype, (2, 3, 9), make=lambda *case: plain(*case) * np.array(300, dtype))
 
-    @pytest.mark.parametrize("kind", ["compact", "sliced", "transposed"])
+    @each("kind", ["compact", "sliced", "transposed"])
     @dtypes
     def test_lstm_cell_in_place(self, dtype, kind):
         """Gates over the sums of the input, or of the state; the new c over the old one, and so its gradient."""
@@ -253,7 +254,7 @@ class RecurrentSuite(Suite):
             assert_within(ds.result(), near_ds.value, near_ds.error, name)
             assert_within(place.result(), near_dc.value, near_dc.error, name)
 
-    @pytest.mark.parametrize("kind", ["compact", "sliced"])
+    @each("kind", ["compact", "sliced"])
     @dtypes
     def test_gru_cell_grad_in_place(self, dtype, kind):
         batch, n = 5, 13

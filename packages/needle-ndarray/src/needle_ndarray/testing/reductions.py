@@ -9,8 +9,9 @@ import pytest
 from needle_ndarray.backend import ARG_REDUCE, REDUCE, SCAN
 from needle_ndarray.dtypes import DTYPES
 from needle_ndarray.testing.cases import FLOATS, INPUTS, INTEGERS, KINDS, NAMES, SPECIAL, Suite, plain, values
-from needle_ndarray.testing.elementwise import accepted, out_dtype
+from needle_ndarray.testing.elementwise import every_op, out_dtype
 from needle_ndarray.testing.oracle import assert_same, assert_within, sum_bound
+from needle_ndarray.testing.tables import each
 
 AXES = [axes for n in range(4) for axes in itertools.combinations(range(3), n)]
 MIXED = ["compact", "transposed", "sliced", "negative", "flipped", "offset", "broadcast_rows", "broadcast_columns"]
@@ -49,16 +50,16 @@ class ReductionSuite(Suite):
         self.backend.reduce(op, a, axes, canvas.out)
         assert_reduced(op, canvas.result(), x, axes)
 
-    @pytest.mark.parametrize("kind", MIXED)
-    @pytest.mark.parametrize("op, dtype", accepted(REDUCE))
+    @each("kind", MIXED)
+    @every_op(REDUCE)
     def test_reduce(self, op, dtype, kind):
         """Over every set of axes, the empty one too."""
         a, x = self.operand(kind, dtype, make=factors if op.name == "prod" else plain)
         for axes in AXES:
             self.reduce(op, a, x, axes)
 
-    @pytest.mark.parametrize("kind", [k for k in INPUTS if k not in MIXED])
-    @pytest.mark.parametrize("op, dtype", accepted(REDUCE))
+    @each("kind", [k for k in INPUTS if k not in MIXED])
+    @every_op(REDUCE)
     def test_reduce_everything(self, op, dtype, kind):
         """Zero sizes, 0-d, large: each axis alone, and all."""
         a, x = self.operand(kind, dtype, make=factors if op.name == "prod" else plain)
@@ -67,26 +68,24 @@ class ReductionSuite(Suite):
                 continue  # never asked for
             self.reduce(op, a, x, axes)
 
-    @pytest.mark.parametrize("out", ["transposed", "sliced", "negative", "offset"])
-    @pytest.mark.parametrize("axes", [(0,), (1,), (2,)], ids=str)
-    @pytest.mark.parametrize("op, dtype", accepted(REDUCE))
+    @each("out", ["transposed", "sliced", "negative", "offset"])
+    @each("axes", [(0,), (1,), (2,)])
+    @every_op(REDUCE)
     def test_reduce_into_a_view(self, op, dtype, axes, out):
         a, x = self.operand("compact", dtype, make=factors if op.name == "prod" else plain)
         self.reduce(op, a, x, axes, out)
 
-    @pytest.mark.parametrize(
-        "shape", [(1, 5000), (5000, 1), (70000, 3), (3, 70000), (2, 3, 4, 5, 6, 7), (17, 1, 1031)], ids=str
-    )
-    @pytest.mark.parametrize("op, dtype", accepted(REDUCE))
+    @each("shape", [(1, 5000), (5000, 1), (70000, 3), (3, 70000), (2, 3, 4, 5, 6, 7), (17, 1, 1031)])
+    @every_op(REDUCE)
     def test_reduce_long_and_thin(self, op, dtype, shape):
         """Shapes where a backend changes its way: long runs, long columns, many axes."""
         a, x = self.operand("compact", dtype, shape, make=factors if op.name == "prod" else plain)
         for axes in [*[(i,) for i in range(x.ndim)], tuple(range(0, x.ndim, 2)), tuple(range(x.ndim))]:
             self.reduce(op, a, x, axes)
 
-    @pytest.mark.parametrize("name", ["any", "all", "max", "min"])
+    @each("name", ["any", "all", "max", "min"])
     @pytest.mark.parametrize("dtype", NAMES)
-    @pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 33, 1500, 70001])
+    @each("n", [1, 2, 15, 16, 17, 33, 1500, 70001])
     def test_every_place_counts(self, name, dtype, n):
         """One element that differs is found wherever it is; nothing beyond the end is."""
         common = np.zeros(n, dtype) if name in ("any", "max") else np.ones(n, dtype)
@@ -97,8 +96,8 @@ class ReductionSuite(Suite):
         self.reduce(REDUCE[name], self.array(common), common, (0,))
 
     @pytest.mark.parametrize("dtype", FLOATS)
-    @pytest.mark.parametrize("name", ["max", "min"])
-    @pytest.mark.parametrize("n", [1, 3, 16, 17, 100, 70001])
+    @each("name", ["max", "min"])
+    @each("n", [1, 3, 16, 17, 100, 70001])
     def test_nan_propagates(self, name, dtype, n):
         """NaN wins over everything before and after it, and infinities over numbers."""
         x = plain(dtype, (n,))
@@ -111,7 +110,7 @@ class ReductionSuite(Suite):
         infinite = np.full(n, -np.inf if name == "max" else np.inf, dtype)
         self.reduce(REDUCE[name], self.array(infinite), infinite, (0,))
 
-    @pytest.mark.parametrize("op, dtype", accepted(REDUCE))
+    @every_op(REDUCE)
     def test_special_values(self, op, dtype):
         """Largest and smallest integers (sums wrap), NaN, inf - inf."""
         for part in ([0, -1], slice(None), slice(1, None), slice(3, 9)):
@@ -125,7 +124,7 @@ class ReductionSuite(Suite):
             self.reduce(op, self.array(x), x, (0,))
 
     @pytest.mark.parametrize("dtype", INTEGERS)
-    @pytest.mark.parametrize("name", ["sum", "prod"])
+    @each("name", ["sum", "prod"])
     def test_integers_widen_and_wrap(self, name, dtype):
         """int32 adds up in 64 bits; beyond those, sums and products wrap."""
         for value in (np.iinfo(dtype).max, np.iinfo(dtype).min, 3**17):
@@ -133,7 +132,7 @@ class ReductionSuite(Suite):
             for axes in ((0,), (1,), (0, 1)):
                 self.reduce(REDUCE[name], self.array(x), x, axes)
 
-    @pytest.mark.parametrize("layout", ["axis 0", "axis 1", "all", "strided", "transposed"])
+    @each("layout", ["axis 0", "axis 1", "all", "strided", "transposed"])
     def test_sum_of_ones_is_exact(self, layout):
         """2^24 float32 ones, and as many again: beyond 2^24 a running float32 sum stands still."""
         n = 1 << 24
@@ -151,7 +150,7 @@ class ReductionSuite(Suite):
         expected = np.full(shape, math.prod([a.shape[i] for i in axes]), np.float32)
         assert_same(canvas.result(), expected)
 
-    @pytest.mark.parametrize("axis", [0, 1])
+    @each("axis", [0, 1])
     @pytest.mark.parametrize("dtype", FLOATS)
     def test_sum_does_not_stand_still(self, dtype, axis):
         """A large first element must not swallow the many small ones behind it."""
@@ -163,9 +162,9 @@ class ReductionSuite(Suite):
 
     # ---- arg_reduce -------------------------------------------------------------------------------------------------
 
-    @pytest.mark.parametrize("axis", [0, 1, 2])
-    @pytest.mark.parametrize("kind", [*MIXED, "empty", "large", "large_transposed", "large_sliced"])
-    @pytest.mark.parametrize("op, dtype", accepted(ARG_REDUCE))
+    @each("axis", [0, 1, 2])
+    @each("kind", [*MIXED, "empty", "large", "large_transposed", "large_sliced"])
+    @every_op(ARG_REDUCE)
     def test_arg_reduce(self, op, dtype, kind, axis):
         """The first of several; the first NaN where there is one."""
         a, x = self.operand(kind, dtype)
@@ -177,7 +176,7 @@ class ReductionSuite(Suite):
             self.backend.arg_reduce(op, a, axis, canvas.out)
             assert_same(canvas.result(), expected)
 
-    @pytest.mark.parametrize(
+    @each(
         "given, largest, smallest",
         [
             ([3.0, 7.0, 7.0, 1.0, 1.0], 1, 3),
@@ -188,7 +187,6 @@ class ReductionSuite(Suite):
             ([0.0, -0.0, 0.0], 0, 0),
             ([np.inf, np.inf, 1.0], 0, 2),
         ],
-        ids=str,
     )
     @pytest.mark.parametrize("dtype", FLOATS)
     def test_arg_reduce_rules(self, dtype, given, largest, smallest):
@@ -200,8 +198,8 @@ class ReductionSuite(Suite):
 
     # ---- scan -------------------------------------------------------------------------------------------------------
 
-    @pytest.mark.parametrize("axis", [0, 1, 2])
-    @pytest.mark.parametrize("kind", [*MIXED, "empty", "empty_rows", "large", "large_transposed", "large_sliced"])
+    @each("axis", [0, 1, 2])
+    @each("kind", [*MIXED, "empty", "empty_rows", "large", "large_transposed", "large_sliced"])
     @pytest.mark.parametrize("dtype", ["int64", *FLOATS])
     def test_scan(self, dtype, kind, axis):
         a, x = self.operand(kind, dtype, make=values if dtype == "int64" else plain)
