@@ -1,6 +1,6 @@
 """No sequence of public calls may crash the interpreter.
 
-Every row runs in a process of its own kind of danger (hostile_worker.py), so a crash is one failed test. Rows with an error say
+Every row runs in a process of its own kind of danger (hostile_worker.py), so a crash is one failed case. Rows with an error say
 which one, and what numbers it names.
 """
 
@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import needle_ndarray as nd
+from needle_ndarray.testing.tables import each
 
 WORKER = Path(__file__).with_name("hostile_worker.py")
 SIZES = "ValueError|IndexError|TypeError|MemoryError"
@@ -299,7 +300,7 @@ def outcomes():
     return run_all([(name, code) for name, (code, _) in CASES.items()])
 
 
-@pytest.mark.parametrize("name", CASES)
+@each("name", CASES)
 def test_hostile(outcomes, name):
     outcome, expected = outcomes[name], CASES[name][1]
     assert not outcome.startswith("crashed"), outcome

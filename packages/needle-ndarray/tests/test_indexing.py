@@ -6,6 +6,7 @@ import pytest
 import needle_ndarray as nd
 from needle_ndarray.testing.cases import NAMES
 from needle_ndarray.testing.oracle import assert_same
+from needle_ndarray.testing.tables import each
 
 SHAPE = (4, 3, 5)
 LIST, MATRIX = np.array([0, 3, 1, 3]), np.array([[2, 0], [-1, 1]])
@@ -63,7 +64,7 @@ KEYS = {
 
 @pytest.fixture(params=["compact", "transposed", "flipped", "sliced"])
 def pair(request, device):
-    """An array in some kind of view, and the NumPy array of the same values."""
+    """A function that makes an array in some kind of view, and the NumPy array of the same values."""
     view = {
         "compact": (SHAPE, lambda x: x),
         "transposed": (SHAPE[::-1], lambda x: x.T),
@@ -71,7 +72,7 @@ def pair(request, device):
         "sliced": ((9, 7, 11), lambda x: x[1::2, 1::2, 1::2]),
     }[request.param]
     base = np.arange(np.prod(view[0]), dtype=np.float32).reshape(view[0])
-    return view[1](nd.array(base, device=device)), view[1](base)
+    return lambda: (view[1](nd.array(base, device=device)), view[1](base.copy()))
 
 
 def on(device, key):
@@ -84,9 +85,9 @@ def on(device, key):
     return tuple(made) if isinstance(key, tuple) else made[0]
 
 
-@pytest.mark.parametrize("name", KEYS)
+@each("name", KEYS)
 def test_get(pair, name):
-    a, x = pair
+    a, x = pair()
     expected = np.asarray(x[KEYS[name]])
     for key in (KEYS[name], on(a.device, KEYS[name])):
         got = a[key]
@@ -96,12 +97,11 @@ def test_get(pair, name):
     assert_same(a.numpy(), x)
 
 
-@pytest.mark.parametrize("name", KEYS)
-@pytest.mark.parametrize("value", ["scalar", "array", "row", "numpy", "list", "int64", "more axes"])
+@each("name", KEYS)
+@each("value", ["scalar", "array", "row", "numpy", "list", "int64", "more axes"])
 def test_set(pair, name, value):
     """Where positions repeat, the last one wins, as in NumPy."""
-    a, x = pair
-    x = x.copy()
+    a, x = pair()
     key = KEYS[name]
     shape = x[key].shape
     values = np.arange(np.prod(shape), dtype=np.float32).reshape(shape) - 1000
@@ -126,11 +126,10 @@ def test_set(pair, name, value):
     assert_same(a.numpy(), x)
 
 
-@pytest.mark.parametrize("name", KEYS)
+@each("name", KEYS)
 def test_augmented(pair, name):
     """a[key] += 1 reads and writes once per position, as in NumPy."""
-    a, x = pair
-    x = x.copy()
+    a, x = pair()
     a[KEYS[name]] += 1
     x[KEYS[name]] += 1
     assert_same(a.numpy(), x)
@@ -155,9 +154,9 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
+@each("name", BAD)
 def test_errors(pair, name):
-    a, x = pair
+    a, x = pair()
     with pytest.raises(IndexError):
         if name not in ("objects",):
             x[BAD[name]]
@@ -184,8 +183,8 @@ OVERLAPS = {
 }
 
 
-@pytest.mark.parametrize("name", OVERLAPS)
-@pytest.mark.parametrize("axis", [0, 1])
+@each("name", OVERLAPS)
+@each("axis", [0, 1])
 def test_overlap(name, axis, device):
     """a[target] = a[source] on shared memory: as if the source were copied first."""
     x = np.arange(16 * 17, dtype=np.float32).reshape(16, 17)[:, :16]
@@ -227,7 +226,7 @@ def test_overlap_through_borrowed_memory(device):
 
 
 @pytest.mark.parametrize("dtype", NAMES)
-@pytest.mark.parametrize("axis", [None, 0, 1, -1])
+@each("axis", [None, 0, 1, -1])
 def test_take(dtype, axis, device):
     x = np.arange(60).reshape(SHAPE).astype(dtype)
     a = nd.array(x, dtype, device)
@@ -237,7 +236,7 @@ def test_take(dtype, axis, device):
         assert_same(a.take(index, axis).numpy(), expected)
 
 
-@pytest.mark.parametrize("axis", [0, 1, 2, -1])
+@each("axis", [0, 1, 2, -1])
 def test_take_along_axis(axis, device):
     x = np.random.default_rng(0).normal(size=SHAPE).astype(np.float32)
     a = nd.array(x, device=device)
@@ -250,7 +249,7 @@ def test_take_along_axis(axis, device):
 
 
 @pytest.mark.parametrize("dtype", NAMES)
-@pytest.mark.parametrize("axis", [0, 1, -1])
+@each("axis", [0, 1, -1])
 def test_scatter_add(dtype, axis, device):
     x = np.arange(60).reshape(SHAPE).astype(dtype)
     for view in (lambda v: v, lambda v: v[::-1, :, ::-1]):

@@ -11,6 +11,7 @@ import needle_ndarray as nd
 from needle_ndarray.backend import BINARY, REDUCE, UNARY
 from needle_ndarray.testing.cases import NAMES, plain
 from needle_ndarray.testing.oracle import assert_op, assert_same
+from needle_ndarray.testing.tables import each
 
 PAIRS = [(a, b) for a in NAMES for b in NAMES]
 SCALARS = [True, 3, -2, 2.5]
@@ -29,14 +30,14 @@ def numpy_dtype(op, *dtypes):
         return None
 
 
-@pytest.mark.parametrize("a, b", PAIRS)
+@each("a, b", PAIRS)
 def test_promote_types(a, b):
     assert nd.promote_types(nd.dtype(a), nd.dtype(b)) == np.promote_types(a, b)
     assert nd.result_type(a, b) == nd.result_type(nd.ones(1, a), nd.ones(1, b)) == np.promote_types(a, b)
     assert nd.can_cast(a, b) == np.can_cast(a, b)
 
 
-@pytest.mark.parametrize("a, b", PAIRS)
+@each("a, b", PAIRS)
 @pytest.mark.parametrize("op", SHARED.values(), ids=SHARED)
 def test_binary_dtypes(op, a, b, device):
     x, y = sample(a, 1), np.abs(sample(b, 2)).astype(b) if op.name == "power" else sample(b, 2)
@@ -67,7 +68,7 @@ def test_dtypes_of_ops_that_numpy_lacks(name, device):
             function(one["bool"], one["bool"])
 
 
-@pytest.mark.parametrize("dtype", NAMES)
+@each("dtype", NAMES)
 @pytest.mark.parametrize("op", UNARY.values(), ids=UNARY)
 def test_unary_dtypes(op, dtype, device):
     x = np.abs(sample(dtype))
@@ -86,8 +87,8 @@ def test_unary_dtypes(op, dtype, device):
     assert_op(op, got.numpy(), x.astype(computed))
 
 
-@pytest.mark.parametrize("scalar", SCALARS, ids=repr)
-@pytest.mark.parametrize("dtype", NAMES)
+@each("scalar", SCALARS)
+@each("dtype", NAMES)
 @pytest.mark.parametrize("op", SHARED.values(), ids=SHARED)
 def test_python_scalars_are_weak(op, dtype, scalar, device):
     """a op scalar and scalar op a have NumPy 2's dtype and value."""
@@ -108,9 +109,7 @@ def test_python_scalars_are_weak(op, dtype, scalar, device):
         np.testing.assert_allclose(got.numpy(), expected, rtol=4 * np.finfo(np.float32).eps)
 
 
-@pytest.mark.parametrize(
-    "scalar", [np.float64(2.5), np.float32(0.5), np.int64(3), np.int32(-2), np.bool_(True)], ids=repr
-)
+@each("scalar", [np.float64(2.5), np.float32(0.5), np.int64(3), np.int32(-2), np.bool_(True)])
 @pytest.mark.parametrize("dtype", ["int32", "float32", "float64"])
 def test_numpy_scalars_count_as_python_scalars(dtype, scalar, device):
     a = nd.array([1, 2, 3], dtype, device)
@@ -129,7 +128,7 @@ def test_scalars_out_of_range(dtype, device):
         a[0] = 2**70
 
 
-@pytest.mark.parametrize("dtype", NAMES)
+@each("dtype", NAMES)
 @pytest.mark.parametrize("name", [*REDUCE, "mean", "var", "std", "argmax", "argmin", "cumsum"])
 def test_reduction_dtypes(name, dtype, device):
     x = sample(dtype)
@@ -143,7 +142,7 @@ def test_reduction_dtypes(name, dtype, device):
 
 
 @pytest.mark.parametrize("op", ["iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "iand", "ior", "ixor"])
-@pytest.mark.parametrize("a, b", PAIRS)
+@each("a, b", PAIRS)
 def test_in_place_keeps_the_dtype(op, a, b, device):
     """x op= y gives NumPy's values, and TypeError where NumPy refuses the cast."""
     x, y = sample(a, 1), np.abs(sample(b, 2)).astype(b) + (b != "bool")
@@ -166,7 +165,7 @@ def test_in_place_keeps_the_dtype(op, a, b, device):
     np.testing.assert_allclose(p.numpy(), expected, rtol=4 * np.finfo(np.float32).eps)
 
 
-@pytest.mark.parametrize("to", NAMES)
+@each("to", NAMES)
 @pytest.mark.parametrize("dtype", NAMES)
 def test_out_takes_what_numpy_takes(dtype, to, device):
     """add(a, a, out=...) casts by NumPy's rule same_kind."""
