@@ -13,9 +13,10 @@ import needle as ndl
 from needle import ops
 from needle.autograd import Op, find_topo_sort, gradients
 from needle.testing import check_gradients
+from needle_ndarray.testing import each
 
-every_row = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
-every_differentiable_row = pytest.mark.parametrize("row", DIFFERENTIABLE, ids=lambda row: row.id)
+every_row = each("row", ROWS)
+every_differentiable_row = each("row", DIFFERENTIABLE)
 
 
 def projections(results, requires_grad=False):

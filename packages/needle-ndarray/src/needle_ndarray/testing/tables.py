@@ -14,10 +14,10 @@ FAILURES = (Exception, pytest.fail.Exception, pytest.skip.Exception)  # a skip w
 
 
 def case_name(value: Any) -> str:
-    """What a value is called in the name of a case: an op by its name, a layout as "a,b,out"."""
+    """What a value is called in the name of a case: a row by its id, an op by its name, a layout as "a,b,out"."""
     if isinstance(value, tuple) and value and all(isinstance(part, str) for part in value):
         return ",".join(value)
-    return str(getattr(value, "name", value))
+    return str(getattr(value, "id", getattr(value, "name", value)))
 
 
 def each(names: str, rows: Iterable) -> Callable:
