@@ -90,7 +90,7 @@ def extensions():
     """One C file per .pyx; a kernel's C file is compiled once per level into kernels/<level>/."""
     pyx = [extension(f"needle_ndarray.{name}", f"{ROOT}/{name}.pyx") for name in MODULES]
     pyx += [extension(f"needle_ndarray.kernels.{name}", f"{ROOT}/kernels/{name}.pyx") for name in KERNELS]
-    built = cythonize(pyx, include_path=["src"], compiler_directives=DIRECTIVES, nthreads=0)
+    built = cythonize(pyx, include_path=["src"], compiler_directives=DIRECTIVES, nthreads=os.cpu_count() or 1)
     once = built[: len(MODULES)]
     kernels = [
         extension(f"needle_ndarray.kernels.{level}.{name}", f"{ROOT}/kernels/{name}.c", flags)
