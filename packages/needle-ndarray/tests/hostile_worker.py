@@ -85,10 +85,11 @@ def sweep_verbs(device):
     backend = nd.device(device).backend
     ops = [op for table in tables.TABLES.values() for op in table.values()]
     shapes = [(), (3,), (4,), (0,), (3, 4), (4, 3), (2, 3, 4), (3, 0), (1, 1)]
+    other = junk()
 
     def pick():
         made = nd.ones(rng.choice(shapes), rng.choice(["bool", "int32", "int64", "float32", "float64"]), device)
-        return rng.choice([made, made.T, made[..., None].broadcast_to((*made.shape, 2)), made, rng.choice(junk())])
+        return rng.choice([made, made.T, made[..., None].broadcast_to((*made.shape, 2)), made, rng.choice(other)])
 
     for verb in ("fill", "copy", "unary", "binary", "where", "reduce", "arg_reduce", "scan", "matmul", "take", "put",
                  "scatter_add", "random", "softmax", "log_softmax", "logsumexp", "from_host", "to_host"):  # fmt: skip
@@ -173,6 +174,7 @@ def sweep_convolutions(device, rounds=1500):
     rng = random.Random(2)
     backend = nd.device(device).backend
     numbers = [-(2**63), -1, 0, 1, 2, 7, 2**31 - 1, 2**31, 2**62, 2**63 - 1, 2**63, 2**70, 1.5, None, "a"]
+    other = junk()
 
     def ones(shape, dtype="float32"):
         return nd.ones(shape, dtype, device)
@@ -183,7 +185,7 @@ def sweep_convolutions(device, rounds=1500):
         pair = (rng.choice(numbers), rng.choice(numbers))
         arrays = [ones(shape), ones(shape), ones(shape, rng.choice(["float64", "int32", "bool"])), ones(shape).T, huge]
         return rng.choice(
-            [*arrays, pair, pair, (pair, (0, 0)), ((1, 1), pair), (1,), rng.choice(junk()), rng.choice(numbers)]
+            [*arrays, pair, pair, (pair, (0, 0)), ((1, 1), pair), (1,), rng.choice(other), rng.choice(numbers)]
         )
 
     for verb in ("conv2d", "conv2d_input_grad", "conv2d_weight_grad", "max_pool2d", "max_pool2d_grad", "avg_pool2d",
