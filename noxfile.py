@@ -47,6 +47,8 @@ nox.options.error_on_external_run = True
 nox.options.sessions = ["lint", "typecheck", "tests", "cpu_only", "integration", "kernels_debug", "docs"]
 nox.options.sessions += ["editable(core)"]  # which installs all that is compiled
 nox.options.sessions += ["cuda_emulated", "cuda_compile"]
+# Python compiles what is imported, a small part of what pip would compile; "0" is how pip is told not to.
+os.environ |= {"PIP_NO_COMPILE": "0", "PYTHONDONTWRITEBYTECODE": ""}
 each_package = nox.parametrize("package", [nox.param(name, id=name) for name in PACKAGES])
 
 
@@ -105,7 +107,8 @@ def install(session: nox.Session, *names: str, extras: str = "", wheels: dict[st
     wanted = [name for name in PACKAGES if name in names or any(name in PACKAGES[other].needs for other in names)]
     files = {name: wheel(session, name) for name in wanted if name not in (wheels or {})} | (wheels or {})
     # Versions do not change with every edit: a reused environment must take the new file all the same.
-    session.install("--force-reinstall", "--no-deps", *map(str, files.values()))
+    if any(Path(session.bin).parent.rglob("needle_*.dist-info")):
+        session.install("--force-reinstall", "--no-deps", *map(str, files.values()))
     session.install(*(f"{path}{extras if name in names else ''}" for name, path in files.items()))
 
 
@@ -114,7 +117,8 @@ def pytest(session: nox.Session, *args: str, **env: str) -> None:
     # Processes that share the tests must collect them in the same order.
     env = {"PYTHONHASHSEED": "0", **env}
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    session.run("pytest", "-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT), f"-n{cores}", *args, env=env)
+    settings = ("-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT))
+    session.run("pytest", *settings, f"-n{cores}", "--dist=worksteal", *args, env=env)
 
 
 def check_origin(session: nox.Session, name: str, folder: str) -> None:
