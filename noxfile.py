@@ -45,7 +45,6 @@ nox.needs_version = ">=2024.4.15"
 nox.options.default_venv_backend = "virtualenv"  # comes with nox, and needs no ensurepip
 nox.options.error_on_external_run = True
 nox.options.sessions = ["lint", "typecheck", "tests", "cpu_only", "integration", "kernels_debug", "docs"]
-nox.options.sessions += ["editable(core)"]  # which installs all that is compiled
 nox.options.sessions += ["cuda_emulated", "cuda_compile"]
 # Python compiles what is imported, a small part of what pip would compile; "0" is how pip is told not to.
 os.environ |= {"PIP_NO_COMPILE": "0", "PYTHONDONTWRITEBYTECODE": ""}
@@ -90,26 +89,33 @@ def staged(name: str, kind: str, env: dict[str, str]) -> Path:
     return target
 
 
-def wheel(session: nox.Session, name: str, env: dict[str, str] | None = None) -> Path:
+def wheel(session: nox.Session, name: str) -> Path:
     """The wheel of a package, built unless these very sources have been built before."""
-    env = env or {}
-    folder = staged(name, "debug" if env == DEBUG_BUILD else "wheel", env)
+    folder = staged(name, "wheel", {})
     if not list(folder.glob("*.whl")):
-        session.run("pip", "wheel", "-q", "--no-deps", "-w", str(folder / "new"), str(folder / "source"), env=env)
+        session.run("pip", "wheel", "-q", "--no-deps", "-w", str(folder / "new"), str(folder / "source"))
         (built,) = (folder / "new").glob("*.whl")
         built.rename(folder / built.name)  # only now: an interrupted build leaves nothing that looks like a wheel
     (found,) = folder.glob("*.whl")
     return found
 
 
-def install(session: nox.Session, *names: str, extras: str = "", wheels: dict[str, Path] | None = None) -> None:
+def install(session: nox.Session, *names: str, extras: str = "") -> None:
     """Install packages of this repository and their in-repo needs as wheels, then what these depend on."""
     wanted = [name for name in PACKAGES if name in names or any(name in PACKAGES[other].needs for other in names)]
-    files = {name: wheel(session, name) for name in wanted if name not in (wheels or {})} | (wheels or {})
+    files = {name: wheel(session, name) for name in wanted}
     # Versions do not change with every edit: a reused environment must take the new file all the same.
     if any(Path(session.bin).parent.rglob("needle_*.dist-info")):
         session.install("--force-reinstall", "--no-deps", *map(str, files.values()))
     session.install(*(f"{path}{extras if name in names else ''}" for name, path in files.items()))
+
+
+def install_editable(session: nox.Session, package: str, kind: str, build: dict[str, str], **env: str) -> None:
+    """Editable installs of a package and its needs, of copies, since a build in place leaves files."""
+    for name in (*PACKAGES[package].needs, package):
+        folder = staged(name, kind, build) / "source"
+        session.install("-e", f"{folder}[test]", env=build)
+        check_origin(session, name, "source", **env)
 
 
 def pytest(session: nox.Session, *args: str, **env: str) -> None:
@@ -121,11 +127,11 @@ def pytest(session: nox.Session, *args: str, **env: str) -> None:
     session.run("pytest", *settings, f"-n{cores}", "--dist=worksteal", *args, env=env)
 
 
-def check_origin(session: nox.Session, name: str, folder: str) -> None:
+def check_origin(session: nox.Session, name: str, folder: str, **env: str) -> None:
     """Fail unless the package is imported from below a folder of this name."""
     root = PACKAGES[name].import_root
     code = f"import {root}, pathlib; p = pathlib.Path({root}.__file__); assert {folder!r} in p.parts, p"
-    session.run("python", "-c", code)
+    session.run("python", "-c", code, env=env)
 
 
 def tests_of(name: str) -> str:
@@ -158,11 +164,8 @@ def tests(session: nox.Session, package: str) -> None:
 @nox.session
 @each_package
 def editable(session: nox.Session, package: str) -> None:
-    """Some of them with editable installs, of copies, since a build in place leaves files; arguments name other tests."""
-    for name in (*PACKAGES[package].needs, package):
-        folder = staged(name, "editable", QUICK_BUILD) / "source"
-        session.install("-e", f"{folder}[test]", env=QUICK_BUILD)
-        check_origin(session, name, "source")
+    """Some of them with editable installs; arguments name other tests."""
+    install_editable(session, package, "editable", QUICK_BUILD)
     pytest(session, *(session.posargs or smoke_tests(*PACKAGES[package].needs, package)))
 
 
@@ -185,8 +188,7 @@ def integration(session: nox.Session) -> None:
 
 @nox.session
 def kernels_debug(session: nox.Session) -> None:
-    """The tests of ndarray on a build with bounds checks, AddressSanitizer and UBSan."""
-    install(session, "ndarray", extras="[test]", wheels={"ndarray": wheel(session, "ndarray", DEBUG_BUILD)})
+    """The tests of ndarray, and a few of core, on editable installs with bounds checks, AddressSanitizer and UBSan."""
     libasan = session.run("gcc", "-print-file-name=libasan.so", external=True, silent=True)
     assert isinstance(libasan, str)
     options = {
@@ -195,9 +197,10 @@ def kernels_debug(session: nox.Session) -> None:
         "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
         **FEW_EXAMPLES,
     }
+    install_editable(session, "core", "debug", DEBUG_BUILD, **options)
     # NumPy's arithmetic, and rules of dtypes before any kernel is called: nothing of ours to debug
     without = [f"--ignore={tests_of('ndarray')}/test_{name}.py" for name in ("toy_backend", "promotion")]
-    pytest(session, tests_of("ndarray"), *QUICK_TESTS, *without, *session.posargs, **options)
+    pytest(session, tests_of("ndarray"), *smoke_tests("core"), *QUICK_TESTS, *without, *session.posargs, **options)
 
 
 @nox.session
