@@ -47,19 +47,13 @@ def sigmoid(x):
     return np.exp(np.minimum(x, 0)) / (1 + np.exp(-np.abs(x)))
 
 
-def below(x):
-    """The part of the normal distribution below x."""
-    return 0.5 * (1 + erf(x * math.sqrt(0.5)))
-
-
-erf = np.vectorize(math.erf, otypes=[np.float64])
-
+below = np.vectorize(lambda x: math.erfc(x * -math.sqrt(0.5)) / 2, otypes=[np.float64])  # x, of a normal distribution
 #: Ops that NumPy calls differently, or does not have; every other op of the table is np.<name>.
 INSTRUCTIONS = {
     "relu": lambda x: np.maximum(x, x.dtype.type(0)),
     "rsqrt": wide(lambda x: 1 / np.sqrt(x)),
     "sigmoid": wide(sigmoid),
-    "erf": wide(erf),
+    "erf": wide(np.vectorize(math.erf, otypes=[np.float64])),
     "gelu": wide(lambda x: x * below(x)),
     "silu": wide(lambda x: x * sigmoid(x)),
     "sin": wide(np.sin),
