@@ -31,6 +31,7 @@ cdef class Backend:
     cpdef arg_reduce(self, Op op, object a, int axis, object out)
     cpdef scan(self, Op op, object a, int axis, object out)
     cpdef matmul(self, object a, object b, object out)
+    cpdef linear(self, object x, object weight, object bias, object out)
     cpdef take(self, object a, object index, object out)
     cpdef put(self, object a, object index, object values)
     cpdef scatter_add(self, object a, object index, object values)

@@ -246,6 +246,11 @@ cdef class Backend:
 
     # ---- Optional: fused kernels, over the last axis; the defaults say what they compute ---------------------------
 
+    cpdef linear(self, object x, object weight, object bias, object out):
+        """out = x @ weight + bias: (m, k), (k, n) and (n,) -> (m, n)"""
+        self.matmul(x, weight, out)
+        self.binary(BINARY["add"], out, bias.broadcast_to(out.shape), out)
+
     cpdef softmax(self, object a, object out):
         """out = e^(a - max) / sum e^(a - max)"""
         shifted = (a - a.max(axis=-1, keepdims=True)).exp()

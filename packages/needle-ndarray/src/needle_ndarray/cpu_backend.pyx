@@ -312,6 +312,20 @@ cdef class CPUBackend(Backend):
         done(status)
 
     cpdef matmul(self, object a, object b, object out):
+        self.multiply(a, b, NULL, out)
+
+    cpdef linear(self, object x, object weight, object bias, object out):
+        cdef NDArray result = <NDArray?> out, row = <NDArray?> bias
+        cdef Py_ssize_t largest = max(result._size, max((<NDArray?> x)._size, (<NDArray?> weight)._size))
+        if result._ndim == 2 and result._compact and result._dtype >= FLOAT32 and row._ndim == 1 and row._compact \
+                and row._ptr is not NULL and row._dtype == result._dtype and row._shape[0] == result._shape[1] \
+                and blas().sgemm is not NULL and largest <= 0x7fffffff:
+            self.multiply(x, weight, row._ptr, out)
+        else:
+            Backend.linear(self, x, weight, bias, out)
+
+    cdef int multiply(self, object a, object b, const char* bias, object out) except -1:
+        """out = a @ b; for two axes of floats, compact, plus a row `bias` unless that is NULL"""
         cdef View left, right, target
         cdef int threads, status, n, i
         cdef const Blas* blas_found
@@ -329,25 +343,25 @@ cdef class CPUBackend(Backend):
             if left.shape[i] != target.shape[i] or right.shape[i] != target.shape[i]:
                 raise ValueError("a verb of the cpu backend was given arrays whose shapes or dtypes differ")
         if target.size == 0:
-            return
+            return 0
         if target.strides[n - 1] != 1 and target.shape[n - 1] > 1 or target.strides[n - 2] < target.shape[n - 1] \
                 and target.shape[n - 2] > 1:
             temporary = NDArray.make(result.shape, device=self.device, dtype=result.dtype)
             self.matmul(a, b, temporary)
             self.copy(temporary, out)
-            return
+            return 0
         largest = max(max(left.shape[n - 1], target.strides[n - 2]), max(target.shape[n - 1], target.shape[n - 2]))
         if target.dtype >= FLOAT32 and (blas().sgemm is NULL or largest > 0x7fffffff):
             np.asarray(out)[...] = np.matmul(np.asarray(a), np.asarray(b))
-            return
+            return 0
         blas_found = blas()
         threads = threads_for(target.size * left.shape[n - 1], THREADS_FROM_FLOPS)
         if target.size * left.shape[n - 1] < NOGIL_FROM:
-            status = products.matmul_views(blas_found, &left, &right, &target, 1)
+            status = products.matmul_views(blas_found, &left, &right, bias, &target, 1)
         else:
             with nogil:
-                status = products.matmul_views(blas_found, &left, &right, &target, threads)
-        done(status)
+                status = products.matmul_views(blas_found, &left, &right, bias, &target, threads)
+        return done(status)
 
     cpdef take(self, object a, object index, object out):
         cdef View source, at, target

@@ -487,17 +487,21 @@ def last_axis_op(str verb, NDArray a, axis, bint keeps_axis):
 
 
 def linear(x, weight, bias, /):
-    """x @ weight + bias, the sum where the product lies if bias is a row: (n,) or (1, n).
+    """x @ weight + bias, in one pass where bias is a row: (n,) or (1, n).
 
     >>> from needle_ndarray import array
     >>> linear(array([[1.0, 2.0]]), array([[3.0], [4.0]]), array([0.5])).tolist()
     [[11.5]]
     """
-    cdef NDArray y = matmul_of(x, weight)
-    if not isinstance(bias, NDArray) or not suits_rows(<NDArray> bias, y):
-        return binary_op(ADD, y, bias)
-    y._backend.binary(ADD, y, broadcast_view(<NDArray> bias, y._ndim, y._shape), y)     # nobody has y yet: no write to count
-    return y
+    cdef NDArray y = None, row
+    cdef Py_ssize_t n
+    if isinstance(x, NDArray) and isinstance(weight, NDArray) and isinstance(bias, NDArray) \
+            and (<NDArray> weight)._ndim == 2 and suits_rows(<NDArray> bias, <NDArray> weight):
+        n = (<NDArray> weight)._shape[1]
+        row = reshape_view(<NDArray> bias, 1, &n)
+        if row is not None:
+            y = rows_product(<NDArray> x, <NDArray> weight, row)
+    return binary_op(ADD, matmul_of(x, weight), bias) if y is None else y
 
 
 def accumulate(NDArray kept not None, NDArray new not None, double keep, double take):
@@ -543,28 +547,40 @@ cdef object matmul_function = None
 cdef object matmul_of(object x, object y):
     """x @ y: of a matrix, or rows with more leading axes, and a matrix at once; every other case by linalg.matmul"""
     global matmul_function
-    cdef NDArray a, b, rows, out
-    cdef Py_ssize_t shape[MAX_NDIM]
-    cdef Py_ssize_t flat[2]
-    cdef int i, last
+    cdef NDArray out
     if isinstance(x, NDArray) and isinstance(y, NDArray):
-        a, b = <NDArray> x, <NDArray> y
-        last = a._ndim - 1
-        if last > 0 and b._ndim == 2 and a._dtype == b._dtype and a._dtype != BOOL and a._backend is b._backend \
-                and a._shape[last] == b._shape[0] and (last == 1 or a._size > 0):
-            flat[0], flat[1] = 1, a._shape[last]
-            for i in range(last):
-                shape[i] = a._shape[i]
-                flat[0] *= a._shape[i]
-            shape[last] = b._shape[1]
-            checked_size(a._ndim, shape)
-            rows = a if last == 1 else reshape_view(a, 2, flat)
-            if rows is not None:
-                out = empty_compact(a._backend, a._dtype, a._ndim, shape)
-                flat[1] = b._shape[1]
-                a._backend.matmul(rows, b, out if last == 1 else reshape_view(out, 2, flat))
-                return out
+        out = rows_product(<NDArray> x, <NDArray> y, None)
+        if out is not None:
+            return out
     if matmul_function is None:
         from needle_ndarray.linalg import matmul
         matmul_function = matmul
     return matmul_function(x, y)
+
+
+cdef NDArray rows_product(NDArray a, NDArray b, NDArray bias):
+    """a (..., k) @ b (k, n), plus bias (n,) unless that is None; None where the operands are of another kind"""
+    cdef NDArray rows, out, target
+    cdef Py_ssize_t shape[MAX_NDIM]
+    cdef Py_ssize_t flat[2]
+    cdef int i, last = a._ndim - 1
+    if last <= 0 or b._ndim != 2 or a._dtype != b._dtype or a._dtype == BOOL or a._backend is not b._backend \
+            or a._shape[last] != b._shape[0] or last > 1 and a._size == 0:
+        return None
+    flat[0], flat[1] = 1, a._shape[last]
+    for i in range(last):
+        shape[i] = a._shape[i]
+        flat[0] *= a._shape[i]
+    shape[last] = b._shape[1]
+    checked_size(a._ndim, shape)
+    rows = a if last == 1 else reshape_view(a, 2, flat)
+    if rows is None:
+        return None
+    out = empty_compact(a._backend, a._dtype, a._ndim, shape)
+    flat[1] = b._shape[1]
+    target = out if last == 1 else reshape_view(out, 2, flat)
+    if bias is None:
+        a._backend.matmul(rows, b, target)
+    else:
+        a._backend.linear(rows, b, bias, target)
+    return out

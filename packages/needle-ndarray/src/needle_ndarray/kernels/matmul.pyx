@@ -2,11 +2,11 @@
 # Transposed operands go as they are; only operands with no unit stride are copied.
 
 from libc.stdlib cimport free, malloc
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
 from needle_ndarray.kernels.gemm cimport NO_TRANS, TRANS, Blas, gemm, gemv, small_product
 from needle_ndarray.kernels.strided cimport gather
-from needle_ndarray.kernels.views cimport FLOAT32, FLOAT64, INT32, T, View, int64
+from needle_ndarray.kernels.views cimport FLOAT32, FLOAT64, INT32, F, T, View, int64
 from needle_ndarray.threads cimport share
 
 cdef enum:
@@ -74,6 +74,7 @@ cdef struct Product:            # one product in panels
     Py_ssize_t m, k, n
     Py_ssize_t panel
     bint by_rows                # panels of rows of the result, or of columns
+    const char* bias            # a row that is added to all of them, or NULL
     char* out
     Py_ssize_t out_row, item
 
@@ -86,6 +87,28 @@ cdef inline char* column_at(const Matrix* a, Py_ssize_t j, Py_ssize_t item) noex
     return a.data + j * (1 if a.trans == NO_TRANS else a.ld) * item
 
 
+cdef void lay(const char* bias, char* out, Py_ssize_t out_row, Py_ssize_t rows, Py_ssize_t bytes) noexcept nogil:
+    """The bias into every row, for a product to be added to it: BLAS would have written zeros"""
+    cdef Py_ssize_t i
+    for i in range(rows):
+        memcpy(out + i * out_row, bias, bytes)
+
+
+cdef void add_line(const F* bias, Py_ssize_t step, F* out, Py_ssize_t out_step, Py_ssize_t n) noexcept nogil:
+    cdef Py_ssize_t i
+    for i in range(n):
+        out[i * out_step] += bias[i * step]
+
+
+cdef void add_bias(const Product* c, const char* bias, char* out, Py_ssize_t count) noexcept nogil:
+    """To a result of one column, or one row"""
+    cdef Py_ssize_t step = 0 if c.n == 1 else 1, out_step = c.out_row if c.n == 1 else 1
+    if c.dtype == FLOAT32:
+        add_line(<const float*> bias, step, <float*> out, out_step, count)
+    else:
+        add_line(<const double*> bias, step, <double*> out, out_step, count)
+
+
 cdef void one_panel(const void* job, Py_ssize_t p, int thread) noexcept nogil:
     """Some rows of the result, or some columns"""
     cdef const Product* c = <const Product*> job
@@ -93,6 +116,12 @@ cdef void one_panel(const void* job, Py_ssize_t p, int thread) noexcept nogil:
     cdef const Matrix* b = &c.right
     cdef Py_ssize_t first = p * c.panel, count = min(c.panel, (c.m if c.by_rows else c.n) - first)
     cdef char* out = c.out + first * (c.out_row if c.by_rows else 1) * c.item
+    cdef const char* bias = c.bias
+    cdef bint vector = c.n == 1 or c.m == 1
+    if bias is not NULL and not c.by_rows:
+        bias += first * c.item
+    if bias is not NULL and not vector:
+        lay(bias, out, c.out_row * c.item, count if c.by_rows else c.m, (c.n if c.by_rows else count) * c.item)
     if c.n == 1:
         gemv(c.blas, c.dtype, a.trans, count, c.k, row_at(a, first, c.item), a.ld, b.data, b.ld if b.trans == NO_TRANS else 1,
              out, c.out_row)
@@ -100,11 +129,13 @@ cdef void one_panel(const void* job, Py_ssize_t p, int thread) noexcept nogil:
         gemv(c.blas, c.dtype, NO_TRANS if b.trans == TRANS else TRANS, count, c.k, column_at(b, first, c.item), b.ld, a.data,
              1 if a.trans == NO_TRANS else a.ld, out, 1)
     elif c.by_rows:
-        gemm(c.blas, c.dtype, a.trans, b.trans, count, c.n, c.k, 1, row_at(a, first, c.item), a.ld, b.data, b.ld, False,
-             out, c.out_row)
+        gemm(c.blas, c.dtype, a.trans, b.trans, count, c.n, c.k, 1, row_at(a, first, c.item), a.ld, b.data, b.ld,
+             bias is not NULL, out, c.out_row)
     else:
-        gemm(c.blas, c.dtype, a.trans, b.trans, c.m, count, c.k, 1, a.data, a.ld, column_at(b, first, c.item), b.ld, False,
-             out, c.out_row)
+        gemm(c.blas, c.dtype, a.trans, b.trans, c.m, count, c.k, 1, a.data, a.ld, column_at(b, first, c.item), b.ld,
+             bias is not NULL, out, c.out_row)
+    if bias is not NULL and vector:
+        add_bias(c, bias, out, count)
 
 
 cdef inline Py_ssize_t panel_of(Py_ssize_t length) noexcept nogil:
@@ -113,9 +144,9 @@ cdef inline Py_ssize_t panel_of(Py_ssize_t length) noexcept nogil:
     return ((length + panels - 1) // panels + STEP - 1) // STEP * STEP
 
 
-cdef int one(const Blas* blas, const View* a, Py_ssize_t a_offset, const View* b, Py_ssize_t b_offset, View* out,
-             Py_ssize_t out_offset, int threads) noexcept nogil:
-    """One matrix product; rows of `out` are contiguous"""
+cdef int one(const Blas* blas, const View* a, Py_ssize_t a_offset, const View* b, Py_ssize_t b_offset, const char* bias,
+             View* out, Py_ssize_t out_offset, int threads) noexcept nogil:
+    """One matrix product, for floats plus a row `bias` unless that is NULL; rows of `out` are contiguous"""
     cdef int last = out.ndim - 1, status
     cdef Py_ssize_t m = out.shape[last - 1], n = out.shape[last], k = a.shape[last], item = out.itemsize, length
     cdef Py_ssize_t out_row = max(out.strides[last - 1], max(n, <Py_ssize_t> 1)) if m > 1 else max(n, <Py_ssize_t> 1)
@@ -132,15 +163,17 @@ cdef int one(const Blas* blas, const View* a, Py_ssize_t a_offset, const View* b
               <const int64*> b.data + b_offset, b.strides[last - 1], b.strides[last],
               <int64*> target, out_row, m, k, n)
         return 0
-    if (threads == 1 or m * n * k < SPLIT) and small_product(
-            out.dtype, a.data + a_offset * item, a.strides[last - 1], a.strides[last], b.data + b_offset * item,
-            b.strides[last - 1], b.strides[last], target, out_row, m, k, n, 1, False):
-        return 0
+    if threads == 1 or m * n * k < SPLIT:
+        if bias is not NULL:
+            lay(bias, target, out_row * item, m, n * item)
+        if small_product(out.dtype, a.data + a_offset * item, a.strides[last - 1], a.strides[last], b.data + b_offset * item,
+                         b.strides[last - 1], b.strides[last], target, out_row, m, k, n, 1, bias is not NULL):
+            return 0
     c.left.copied = c.right.copied = False
     status = operand(a, a_offset, &c.left) or operand(b, b_offset, &c.right)
     if status == 0:
         c.blas, c.dtype, c.m, c.k, c.n, c.by_rows = blas, out.dtype, m, k, n, m >= n
-        c.out, c.out_row, c.item = target, out_row, item
+        c.out, c.out_row, c.item, c.bias = target, out_row, item, bias
         length = max(m, n)
         c.panel = panel_of(length) if m * n * k >= SPLIT else length
         share(one_panel, &c, (length + c.panel - 1) // c.panel, threads)
@@ -170,18 +203,18 @@ cdef struct Batch:
 
 cdef void one_of_batch(const void* job, Py_ssize_t i, int thread) noexcept nogil:
     cdef Batch* c = <Batch*> job
-    if one(c.blas, c.a, batch_offset(c.a, i), c.b, batch_offset(c.b, i), c.out, batch_offset(c.out, i), 1):
+    if one(c.blas, c.a, batch_offset(c.a, i), c.b, batch_offset(c.b, i), NULL, c.out, batch_offset(c.out, i), 1):
         c.failed = 1            # whoever writes it writes the same
 
 
-cdef int matmul_views(const Blas* blas, View* a, View* b, View* out, int threads) noexcept nogil:
-    """out = a @ b over equal leading axes; threads share the batch, or the panels where there is only one"""
+cdef int matmul_views(const Blas* blas, View* a, View* b, const char* bias, View* out, int threads) noexcept nogil:
+    """out = a @ b over equal leading axes; threads share the batch, or the panels where there is only one, which may have a bias"""
     cdef Py_ssize_t batches = 1, i
     cdef Batch c
     for i in range(out.ndim - 2):
         batches *= out.shape[i]
     if batches == 1:
-        return one(blas, a, 0, b, 0, out, 0, threads)
+        return one(blas, a, 0, b, 0, bias, out, 0, threads)
     c.blas, c.a, c.b, c.out, c.failed = blas, a, b, out, 0
     share(one_of_batch, &c, batches, threads)
     return -c.failed

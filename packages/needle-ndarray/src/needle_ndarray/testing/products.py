@@ -105,6 +105,28 @@ class ProductSuite(Suite):
     def test_double_panels(self, dtype):
         self.multiply(dtype, (), 530, 70, 301, ("sliced", "flipped", "columns"))
 
+    @each(
+        "kinds",
+        ["compact,compact,compact", "swapped,swapped,compact", "sliced,columns,sliced", "flipped,swapped,swapped"],
+    )
+    @each("row", ["compact", "sliced", "negative", "broadcast_scalar"])
+    @each("m, k, n", [(m, k, n) for lead, m, k, n in PRODUCTS + BIG if not lead])
+    @pytest.mark.parametrize("dtype", ["int32", *FLOATS])
+    def test_linear(self, dtype, m, k, n, row, kinds):
+        """x @ weight + bias, whatever was in out before."""
+        first, second, third = kinds.split(",")
+        (a, x), (b, y) = self.matrix(first, dtype, (m, k), 1), self.matrix(second, dtype, (k, n), 2)
+        c, z = self.operand(row, dtype, (n,), 3, plain)
+        canvas = self.canvas("compact", (n, m), dtype) if third == "swapped" else self.canvas(third, (m, n), dtype)
+        self.backend.linear(a, b, c, canvas.out.T if third == "swapped" else canvas.out)
+        got = canvas.result().T if third == "swapped" else canvas.result()
+        if dtype not in FLOATS:
+            return assert_same(got, x @ y + z, context="linear")
+        exact = x.astype(WIDER[dtype]) @ y.astype(WIDER[dtype]) + z
+        assert_within(
+            got, exact, product_bound(x, y) + 2 * np.finfo(dtype).eps * (np.abs(x) @ np.abs(y) + np.abs(z)), "linear"
+        )
+
     @pytest.mark.parametrize("dtype", ["int32", "int64"])
     def test_integers_wrap(self, dtype):
         x, y = values(dtype, (9, 20), 1), values(dtype, (20, 8), 2)
