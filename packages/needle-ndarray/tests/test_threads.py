@@ -75,6 +75,11 @@ def cell(strided):
     return joined([h_out, c_out, gates, ds, dc])
 
 
+def filled(a):
+    a[:, ::-2].fill(2.5)
+    return a
+
+
 WORK = {
     "sum": lambda: floats(1000, 301).sum(),
     "sum axis 0": lambda: floats(1000, 301).sum(0),
@@ -88,6 +93,8 @@ WORK = {
     "max": lambda: floats(200_001).max(),
     "argmax": lambda: floats(300, 700).argmax(0),
     "cumsum": lambda: floats(300, 700).cumsum(1),
+    "fill": lambda: nd.full((517, 413), 2.5),
+    "fill strided": lambda: filled(floats(517, 826)),
     "matmul": lambda: floats(517, 300) @ floats(300, 413),
     "matmul wide": lambda: floats(20, 300) @ floats(300, 2000),
     "matmul float64": lambda: floats(300, 300, dtype="float64") @ floats(300, 300, dtype="float64"),

@@ -159,9 +159,10 @@ cdef class CPUBackend(Backend):
         host(out, &target)
         host(one, &source)
         np.asarray(one)[...] = value
+        cdef int threads = threads_for(target.size, THREADS_FROM)
         if target.size:
             with nogil:
-                strided.fill(&target, source.data)
+                strided.fill(&target, source.data, threads)
 
     cpdef copy(self, object a, object out):
         cdef View source, target

@@ -92,7 +92,7 @@ cdef int run_rows(Rows* job, Task task, Py_ssize_t elements, int threads) noexce
     job.out_n = job.n if job.out.ndim == job.a.ndim else 1
     job.flat, job.out_flat, job.outside = contiguous(job.a), contiguous(job.out), 0
     job.room = elements * job.a.itemsize
-    job.staged = <char*> malloc(threads * job.room)
+    job.staged = <char*> malloc(max(threads * job.room, <Py_ssize_t> 1))        # NULL is no answer for no bytes
     if job.staged is NULL:
         return -1
     share(task, job, job.a.size // job.n if job.n else 0, threads)

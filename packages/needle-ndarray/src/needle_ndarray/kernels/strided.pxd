@@ -7,4 +7,4 @@ cdef void gather(const View* a, Py_ssize_t start, Py_ssize_t n, char* out) noexc
 cdef void scatter(const char* a, Py_ssize_t start, Py_ssize_t n, const View* out) noexcept nogil
 cdef void cast(int from_, int to, const char* a, char* out, Py_ssize_t n) noexcept nogil
 cdef int copy(View* a, View* out, int threads) noexcept nogil
-cdef void fill(View* out, const char* value) noexcept nogil
+cdef void fill(View* out, const char* value, int threads) noexcept nogil

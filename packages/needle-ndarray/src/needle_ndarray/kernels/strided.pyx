@@ -116,11 +116,13 @@ cdef Py_ssize_t chunk_length(View** views, int count) noexcept nogil:
 cdef void run(const W* a, Py_ssize_t stride, W* out, Py_ssize_t out_stride, Py_ssize_t n) noexcept nogil:
     """out[i * out_stride] = a[i * stride]"""
     cdef Py_ssize_t i
+    cdef W value
     if out_stride == 1 and stride == 1:
         memcpy(out, a, n * sizeof(W))
     elif out_stride == 1 and stride == 0:
+        value = a[0]                    # once: for all the compiler knows, out may lie there
         for i in range(n):
-            out[i] = a[0]
+            out[i] = value
     elif out_stride == 1:
         for i in range(n):
             out[i] = a[i * stride]
@@ -311,18 +313,29 @@ cdef int copy(View* a, View* out, int threads) noexcept nogil:
     return 0
 
 
-cdef void fill(View* out, const char* value) noexcept nogil:
+cdef struct Filling:
+    const View* out
+    const char* values              # CHUNK times the same
+
+
+cdef void one_filled(const void* given, Py_ssize_t b, int thread) noexcept nogil:
+    cdef const Filling* job = <const Filling*> given
+    cdef Py_ssize_t start = b * BLOCK, stop = min(start + BLOCK, job.out.size), n
+    while start < stop:
+        n = min(<Py_ssize_t> CHUNK, stop - start)
+        scatter(job.values, start, n, job.out)
+        start += n
+
+
+cdef void fill(View* out, const char* value, int threads) noexcept nogil:
     """out[...] = value, an element of out's dtype"""
     cdef View* views[1]
-    cdef char staged[CHUNK * 8]
-    cdef Py_ssize_t start = 0, n = min(<Py_ssize_t> CHUNK, out.size)
+    cdef char values[CHUNK * 8]
+    cdef Filling job
+    cdef Py_ssize_t i
     views[0] = out
     coalesce(views, 1)
-    while start < n:
-        memcpy(staged + start * out.itemsize, value, out.itemsize)
-        start += 1
-    start = 0
-    while start < out.size:
-        n = min(<Py_ssize_t> CHUNK, out.size - start)
-        scatter(staged, start, n, out)
-        start += n
+    for i in range(min(<Py_ssize_t> CHUNK, out.size)):
+        memcpy(values + i * out.itemsize, value, out.itemsize)
+    job.out, job.values = out, values
+    share(one_filled, &job, (out.size + BLOCK - 1) // BLOCK, threads)
