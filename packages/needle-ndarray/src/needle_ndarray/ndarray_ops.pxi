@@ -356,8 +356,7 @@ def constant_like(NDArray a not None, value):
     >>> constant_like(zeros((2, 3)), 7).strides
     (0, 0)
     """
-    cdef NDArray one = scalar_array(a._backend, a._dtype, value)
-    return broadcast_view(one, a._ndim, a._shape) if a._ndim else one
+    return scalar_like(a, value)
 
 
 def where_op(condition, x, y):
@@ -525,8 +524,9 @@ def accumulate(NDArray kept not None, NDArray new not None, double keep, double 
     new._backend.binary(ADD, kept, part, kept)
 
 
-cdef inline NDArray scalar_like(NDArray a, double value):
-    return broadcast_view(scalar_array(a._backend, a._dtype, value), a._ndim, a._shape)
+cdef inline NDArray scalar_like(NDArray a, object value):
+    cdef NDArray one = scalar_array(a._backend, a._dtype, value)
+    return broadcast_view(one, a._ndim, a._shape) if a._ndim else one
 
 
 def suits_linear(NDArray x not None, NDArray weight not None, NDArray bias not None):

@@ -1,0 +1,128 @@
+# Vector mathematics on contiguous chunks: exp and the like, the activations and their gradients. Included by ewise.pyx.
+
+cdef extern from "vecmath.h" nogil:
+    const char* NEEDLE_VECTOR_MATH
+    double c_exp "exp"(double)
+    float c_expf "expf"(float)
+    double c_expm1 "expm1"(double)
+    float c_expm1f "expm1f"(float)
+    double c_log "log"(double)
+    float c_logf "logf"(float)
+    double c_log1p "log1p"(double)
+    float c_log1pf "log1pf"(float)
+    double c_sin "sin"(double)
+    float c_sinf "sinf"(float)
+    double c_cos "cos"(double)
+    float c_cosf "cosf"(float)
+    double c_erf "erf"(double)
+    float c_erff "erff"(float)
+
+cdef extern from "activations.h" nogil:
+    void sigmoid_float "needle_sigmoid_float"(const float* x, float* out, Py_ssize_t n)
+    void sigmoid_double "needle_sigmoid_double"(const double* x, double* out, Py_ssize_t n)
+    void tanh_float "needle_tanh_float"(const float* x, float* out, Py_ssize_t n)
+    void tanh_double "needle_tanh_double"(const double* x, double* out, Py_ssize_t n)
+    void gelu_float "needle_gelu_float"(const float* x, float* out, Py_ssize_t n)
+    void gelu_double "needle_gelu_double"(const double* x, double* out, Py_ssize_t n)
+    void silu_float "needle_silu_float"(const float* x, float* out, Py_ssize_t n)
+    void silu_double "needle_silu_double"(const double* x, double* out, Py_ssize_t n)
+    void gelu_grad_float "needle_gelu_grad_float"(const float* grad, const float* x, float* out, Py_ssize_t n)
+    void gelu_grad_double "needle_gelu_grad_double"(const double* grad, const double* x, double* out, Py_ssize_t n)
+    void silu_grad_float "needle_silu_grad_float"(const float* grad, const float* x, float* out, Py_ssize_t n)
+    void silu_grad_double "needle_silu_grad_double"(const double* grad, const double* x, double* out, Py_ssize_t n)
+
+cdef enum:
+    LANES = 16              # vector functions get whole vectors: an element's bits do not depend on its place
+
+
+def vector_math():
+    """Where exp, log and the like come from."""
+    return NEEDLE_VECTOR_MATH.decode()
+
+
+cdef void math_loop(int op, const F* a, F* out, Py_ssize_t n) noexcept nogil:
+    """out = op(a) for the ops of vector mathematics"""
+    cdef Py_ssize_t i
+    if op == EXP:
+        for i in range(n):
+            out[i] = c_expf(a[i]) if F is float else c_exp(a[i])
+    elif op == EXPM1:
+        for i in range(n):
+            out[i] = c_expm1f(a[i]) if F is float else c_expm1(a[i])
+    elif op == LOG:
+        for i in range(n):
+            out[i] = c_logf(a[i]) if F is float else c_log(a[i])
+    elif op == LOG1P:
+        for i in range(n):
+            out[i] = c_log1pf(a[i]) if F is float else c_log1p(a[i])
+    elif op == SIN:
+        for i in range(n):
+            out[i] = c_sinf(a[i]) if F is float else c_sin(a[i])
+    elif op == COS:
+        for i in range(n):
+            out[i] = c_cosf(a[i]) if F is float else c_cos(a[i])
+    elif op == TANH:
+        if F is float:
+            tanh_float(a, out, n)
+        else:
+            tanh_double(a, out, n)
+    elif op == SIGMOID:
+        if F is float:
+            sigmoid_float(a, out, n)
+        else:
+            sigmoid_double(a, out, n)
+    elif op == ERF:
+        for i in range(n):
+            out[i] = c_erff(a[i]) if F is float else c_erf(a[i])
+    elif op == GELU:
+        if F is float:
+            gelu_float(a, out, n)
+        else:
+            gelu_double(a, out, n)
+    elif op == SILU:
+        if F is float:
+            silu_float(a, out, n)
+        else:
+            silu_double(a, out, n)
+
+
+cdef void math_chunk(int op, const F* a, F* out, Py_ssize_t n) noexcept nogil:
+    """math_loop on whole vectors: the last few elements are padded with ones"""
+    cdef F padded[LANES]
+    cdef F result[LANES]
+    cdef Py_ssize_t whole = n - n % LANES, i
+    math_loop(op, a, out, whole)
+    if whole < n:
+        for i in range(LANES):
+            padded[i] = a[whole + i] if whole + i < n else 1
+        math_loop(op, padded, result, LANES)
+        for i in range(n - whole):
+            out[whole + i] = result[i]
+
+
+cdef void grad_loop(int op, const F* grad, const F* x, F* out, Py_ssize_t n) noexcept nogil:
+    """out = the gradient of an activation"""
+    if op == GELU_GRAD:
+        if F is float:
+            gelu_grad_float(grad, x, out, n)
+        else:
+            gelu_grad_double(grad, x, out, n)
+    else:
+        if F is float:
+            silu_grad_float(grad, x, out, n)
+        else:
+            silu_grad_double(grad, x, out, n)
+
+
+cdef void grad_chunk(int op, const F* grad, const F* x, F* out, Py_ssize_t n) noexcept nogil:
+    """grad_loop on whole vectors, as math_chunk"""
+    cdef F padded[3][LANES]
+    cdef Py_ssize_t whole = n - n % LANES, i
+    grad_loop(op, grad, x, out, whole)
+    if whole < n:
+        for i in range(LANES):
+            padded[0][i] = grad[whole + i] if whole + i < n else 1
+            padded[1][i] = x[whole + i] if whole + i < n else 1
+        grad_loop(op, padded[0], padded[1], padded[2], LANES)
+        for i in range(n - whole):
+            out[whole + i] = padded[2][i]
