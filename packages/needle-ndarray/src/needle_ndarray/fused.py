@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from needle_ndarray.dtypes import bool_, float32, float64, int32, int64
-from needle_ndarray.ndarray import NDArray, beside, broadcast_shapes, fits, norm_results, suits_norm
+from needle_ndarray.ndarray import NDArray, beside, bounds, broadcast_shapes, fits, norm_results, suits_norm
 
 Named = dict[str, Any]
 
@@ -263,7 +263,7 @@ def _labels(what: str, logits: NDArray, labels: Any) -> NDArray:
         raise ValueError(f"{what}: labels have shape {labels.shape}, logits {logits.shape}")
     n = logits.shape[-1]
     if labels.size:
-        lowest, highest = labels.min().item(), labels.max().item()
+        lowest, highest = bounds(labels)
         if lowest < 0 or highest >= n:
             wrong = lowest if lowest < 0 else highest
             raise IndexError(f"{what}: label {wrong} is out of range for {n} classes")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from needle_ndarray.creation import arange, empty
-from needle_ndarray.ndarray import NDArray, broadcast_shapes, make_array, normal_axes
+from needle_ndarray.ndarray import NDArray, bounds, broadcast_shapes, make_array, normal_axes
 
 
 def _index_array(x: NDArray, item: Any) -> NDArray:
@@ -96,7 +96,7 @@ def _checked(index: NDArray, size: int, axis: int) -> NDArray:
     """Negative entries counted from the end; IndexError with the numbers where one is out of bounds."""
     if index.size == 0:
         return index
-    low, high = int(index.min()), int(index.max())
+    low, high = bounds(index)
     if low < -size or high >= size:
         raise IndexError(f"index {low if low < -size else high} is out of bounds for axis {axis} of size {size}")
     return (index + size).where(index < 0, index) if low < 0 else index

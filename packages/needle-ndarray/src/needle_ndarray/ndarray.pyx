@@ -21,7 +21,7 @@ from needle_ndarray.kernels.views cimport View
 from needle_ndarray.optable cimport BOOL, FLOAT32, FLOAT64, INT32, INT64
 
 from needle_ndarray.backend import ARG_REDUCE, BINARY, REDUCE, SCAN, UNARY
-from needle_ndarray.dtypes import DTYPES, dtype as to_dtype_object, holding, promote_types
+from needle_ndarray.dtypes import DTYPES, DType, dtype as to_dtype_object, holding, promote_types
 
 cdef extern from "Python.h":
     int PySlice_Unpack(object slice, Py_ssize_t* start, Py_ssize_t* stop, Py_ssize_t* step) except -1

@@ -188,7 +188,7 @@ cdef class NDArray:
         """An uninitialised array, or a view of an existing buffer (`handle`) after a check of its bounds."""
         cdef Py_ssize_t c_shape[MAX_NDIM]
         cdef NDArray base
-        cdef int ndim = parse_ints("make", shape, c_shape), code = to_dtype_object(dtype).code
+        cdef int ndim = parse_ints("make", shape, c_shape), code = dtype_code(dtype)
         cdef Py_ssize_t size = checked_size(ndim, c_shape), capacity
         cdef Backend backend = find_backend(device)
         if as_index(offset) < 0:
@@ -233,7 +233,7 @@ cdef class NDArray:
 
     def astype(self, dtype, copy=True):
         """A copy of another dtype; self where `copy` is False and nothing changes."""
-        code = to_dtype_object(dtype).code
+        code = dtype_code(dtype)
         return compact_copy(self) if code == self._dtype and copy else to_dtype(self, code)
 
     def to(self, device):
@@ -785,14 +785,17 @@ cdef Py_ssize_t count_over(NDArray a, object axis) except -1:
 
 
 cdef object backend_function = None
+cdef object device_class = None
 
 
 cdef Backend find_backend(object device):
-    global backend_function
+    """Of a Device, a name or None; without a call where it has been used before"""
+    global backend_function, device_class
     if backend_function is None:
-        from needle_ndarray.devices import backend_of
-        backend_function = backend_of
-    return backend_function(device)
+        from needle_ndarray.devices import Device, backend_of
+        backend_function, device_class = backend_of, Device
+    found = device._backend if type(device) is device_class else None
+    return backend_function(device) if found is None else found
 
 
 def make_array(values, dtype, device):

@@ -276,6 +276,29 @@ def beside(NDArray a not None, tuple shape not None):
     return empty_compact(a._backend, a._dtype, ndim, sizes)
 
 
+cdef int dtype_code(object given) except -1:
+    """Of a DType, or what `dtype` makes one of"""
+    return (given if type(given) is DType else to_dtype_object(given)).code
+
+
+def bounds(NDArray a not None):
+    """(lowest, highest) of an array of integers that is not empty: two numbers, in one pass where they lie side by side.
+
+    >>> from needle_ndarray import array
+    >>> bounds(array([3, -1, 2], dtype="int64"))
+    (-1, 3)
+    """
+    cdef const long long* at = <const long long*> a._ptr
+    cdef long long low, high
+    cdef Py_ssize_t i
+    if a._ptr is NULL or a._dtype != INT64 or not a._compact or a._size == 0:
+        return int(a.min()), int(a.max())
+    low = high = at[0]
+    for i in range(1, a._size):
+        low, high = min(low, at[i]), max(high, at[i])
+    return low, high
+
+
 def fits(NDArray a not None, b, tuple shape not None):
     """Whether b is an array of this shape, with a's dtype and on its device."""
     cdef NDArray other

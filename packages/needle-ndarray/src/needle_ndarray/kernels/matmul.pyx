@@ -4,16 +4,23 @@
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-from needle_ndarray.kernels.gemm cimport NO_TRANS, TRANS, Blas, gemm, gemv, small_product
+from needle_ndarray.kernels.gemm cimport NO_TRANS, TRANS, Blas, gemm, gemv, is_small, small_product, strip_width
 from needle_ndarray.kernels.strided cimport gather
 from needle_ndarray.kernels.views cimport FLOAT32, FLOAT64, INT32, F, T, View, int64
 from needle_ndarray.threads cimport share
+
+cdef extern from "vectors.h":
+    enum:
+        ROWS "NEEDLE_ROWS"
 
 cdef enum:
     PANEL = 256             # rows or columns of the result that one thread takes, at most: an even number of equal panels,
     STEP = 4                # in whole tiles of BLAS
     TILE = 8                # of matmul_tiled
-    SPLIT = 200000          # multiplications above which a product is cut into panels
+    SPLIT = 200000          # multiplications above which a product is cut into panels or tiles
+    TILE_WORK = 400000      # multiplications that a tile should have
+    TILES = 4               # for every thread, to end at nearly the same time,
+    LEAST_ROWS = 48         # unless they would be lower than this
 
 
 cdef struct Matrix:             # a 2-d operand as BLAS wants it
@@ -144,6 +151,39 @@ cdef inline Py_ssize_t panel_of(Py_ssize_t length) noexcept nogil:
     return ((length + panels - 1) // panels + STEP - 1) // STEP * STEP
 
 
+cdef struct Tiles:              # one product in tiles of the result, each by strips
+    int dtype
+    const char* a
+    const char* b
+    const char* bias            # a row that is added to all of them, or NULL
+    char* out
+    Py_ssize_t a_row, a_col, b_row, b_col, out_row, item
+    Py_ssize_t m, k, n
+    Py_ssize_t rows, columns    # of a tile
+    Py_ssize_t across           # tiles beside each other
+
+
+cdef void one_tile(const void* job, Py_ssize_t i, int thread) noexcept nogil:
+    cdef const Tiles* c = <const Tiles*> job
+    cdef Py_ssize_t row = i // c.across * c.rows, column = i % c.across * c.columns
+    cdef const char* bias = c.bias
+    if bias is not NULL:
+        bias += column * c.item
+    small_product(c.dtype, c.a + row * c.a_row * c.item, c.a_row, c.a_col, c.b + column * c.b_col * c.item, c.b_row, c.b_col,
+                  bias, 0, 1, c.out + (row * c.out_row + column) * c.item,
+                  c.out_row, min(c.rows, c.m - row), c.k, min(c.columns, c.n - column), 1)
+
+
+cdef void in_tiles(Tiles* c, int threads) noexcept nogil:
+    """Tiles of whole strips, some for every thread: how they are cut changes no bit"""
+    cdef Py_ssize_t wide = strip_width(c.dtype), down
+    c.columns = max(TILE_WORK // (c.m * c.k * wide), <Py_ssize_t> 1) * wide
+    c.across = (c.n + c.columns - 1) // c.columns
+    down = min((TILES * threads + c.across - 1) // c.across, (c.m + LEAST_ROWS - 1) // LEAST_ROWS)
+    c.rows = ((c.m + down - 1) // down + ROWS - 1) // ROWS * ROWS
+    share(one_tile, c, (c.m + c.rows - 1) // c.rows * c.across, threads)
+
+
 cdef int one(const Blas* blas, const View* a, Py_ssize_t a_offset, const View* b, Py_ssize_t b_offset, const char* bias,
              View* out, Py_ssize_t out_offset, int threads) noexcept nogil:
     """One matrix product, for floats plus a row `bias` unless that is NULL; rows of `out` are contiguous"""
@@ -152,6 +192,7 @@ cdef int one(const Blas* blas, const View* a, Py_ssize_t a_offset, const View* b
     cdef Py_ssize_t out_row = max(out.strides[last - 1], max(n, <Py_ssize_t> 1)) if m > 1 else max(n, <Py_ssize_t> 1)
     cdef char* target = out.data + out_offset * item
     cdef Product c
+    cdef Tiles t
     if m * n == 0:
         return 0
     if out.dtype == INT32:
@@ -163,12 +204,16 @@ cdef int one(const Blas* blas, const View* a, Py_ssize_t a_offset, const View* b
               <const int64*> b.data + b_offset, b.strides[last - 1], b.strides[last],
               <int64*> target, out_row, m, k, n)
         return 0
-    if threads == 1 or m * n * k < SPLIT:
-        if bias is not NULL:
-            lay(bias, target, out_row * item, m, n * item)
-        if small_product(out.dtype, a.data + a_offset * item, a.strides[last - 1], a.strides[last], b.data + b_offset * item,
-                         b.strides[last - 1], b.strides[last], target, out_row, m, k, n, 1, bias is not NULL):
-            return 0
+    if is_small(m, k, n) and (m > 1 and n > 1 or m * n * k < SPLIT):
+        t.a, t.a_row, t.a_col = a.data + a_offset * item, a.strides[last - 1], a.strides[last]
+        t.b, t.b_row, t.b_col = b.data + b_offset * item, b.strides[last - 1], b.strides[last]
+        t.bias, t.out, t.out_row, t.dtype, t.item = bias, target, out_row, out.dtype, item
+        t.m, t.k, t.n, t.rows, t.columns, t.across = m, k, n, m, n, 1
+        if threads > 1 and m * n * k >= SPLIT:
+            in_tiles(&t, threads)
+        else:
+            one_tile(&t, 0, 0)
+        return 0
     c.left.copied = c.right.copied = False
     status = operand(a, a_offset, &c.left) or operand(b, b_offset, &c.right)
     if status == 0:

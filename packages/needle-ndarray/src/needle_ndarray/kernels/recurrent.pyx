@@ -7,24 +7,15 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from needle_ndarray.kernels.ewise cimport unary
+from needle_ndarray.kernels.gemm cimport Strip, compute_strip, pack_strip, strip_width
 from needle_ndarray.kernels.strided cimport contiguous, gather, scatter
 from needle_ndarray.kernels.views cimport FLOAT32, F
 from needle_ndarray.optable cimport RELU, SIGMOID, TANH
 from needle_ndarray.threads cimport share
 
-cdef extern from "recurrent.h":
-    const int ROWS "NEEDLE_ROWS"
-    const int VECTOR "NEEDLE_VECTOR"
-    void product_float "needle_product_float"(
-        int rows, const float* a, Py_ssize_t row, Py_ssize_t k, const float* b, float* out, Py_ssize_t out_row,
-        Py_ssize_t width) noexcept nogil
-    void product_double "needle_product_double"(
-        int rows, const double* a, Py_ssize_t row, Py_ssize_t k, const double* b, double* out, Py_ssize_t out_row,
-        Py_ssize_t width) noexcept nogil
-
 cdef enum:
+    LINE = 64               # bytes: a vector that lies in two lines of the cache takes twice as long
     TASK_ROWS = 24          # of the batch that go through time together: full tiles, and a tile of weights serves all of them
-    PACK = 64               # rows packed at a time where columns are far apart
 
 
 # ---- Cells: one row --------------------------------------------------------------------------
@@ -206,45 +197,23 @@ cdef int cell_rows(CellRows* job, int dtype, Py_ssize_t rows, int threads) noexc
 
 # ---- Products with packed weights --------------------------------------------------------------------------
 
-cdef Py_ssize_t packed_size(Py_ssize_t k, Py_ssize_t n, Py_ssize_t lanes) noexcept nogil:
-    return k * ((n + lanes - 1) // lanes) * lanes
+cdef Py_ssize_t packed_size(int dtype, Py_ssize_t k, Py_ssize_t n) noexcept nogil:
+    cdef Py_ssize_t wide = strip_width(dtype)
+    return k * ((n + wide - 1) // wide) * wide
 
 
-cdef void pack(const F* w, Py_ssize_t along_k, Py_ssize_t along_n, Py_ssize_t k, Py_ssize_t n, F* out) noexcept nogil:
-    """out[tile, k, lane] = w[k, n], with these strides; 0 beyond the last column"""
-    cdef Py_ssize_t lanes = 2 * VECTOR // <Py_ssize_t> sizeof(F), first = 0, start, i, j, taken
-    while first < n:
-        taken = min(lanes, n - first)
-        if taken < lanes:
-            memset(out, 0, k * lanes * sizeof(F))
-        if along_n == 1:
-            for i in range(k):
-                memcpy(out + i * lanes, w + i * along_k + first, taken * sizeof(F))
-        else:
-            start = 0
-            while start < k:
-                for j in range(taken):
-                    for i in range(start, min(start + PACK, k)):
-                        out[i * lanes + j] = w[i * along_k + (first + j) * along_n]
-                start += PACK
-        out += k * lanes
-        first += lanes
-
-
-cdef void product(const F* a, Py_ssize_t row, Py_ssize_t rows, Py_ssize_t k, const F* packed, Py_ssize_t n, F* out) noexcept nogil:
+cdef void product(int dtype, const F* a, Py_ssize_t row, Py_ssize_t rows, Py_ssize_t k, const F* packed, Py_ssize_t n,
+                  F* out) noexcept nogil:
     """out (rows, n), compact, = a (rows, k), its rows `row` apart, times the packed weights (k, n)"""
-    cdef Py_ssize_t lanes = 2 * VECTOR // <Py_ssize_t> sizeof(F), tiles = (rows + ROWS - 1) // ROWS, column = 0, first, i, taken
+    cdef Py_ssize_t wide = strip_width(dtype), column = 0
+    cdef Strip s
+    s.a, s.a_row, s.a_col, s.base, s.out_row, s.out_col = a, row, 1, NULL, n, 1
+    s.rows, s.k, s.skip, s.alpha = rows, k, 0, 1
     while column < n:
-        first = 0
-        for i in range(tiles):                  # tiles of nearly equal height: 5 + 5 rows take less time than 6 + 4
-            taken = (rows - first + tiles - i - 1) // (tiles - i)
-            if F is float:
-                product_float(<int> taken, a + first * row, row, k, packed, out + first * n + column, n, min(lanes, n - column))
-            else:
-                product_double(<int> taken, a + first * row, row, k, packed, out + first * n + column, n, min(lanes, n - column))
-            first += taken
-        packed += k * lanes
-        column += lanes
+        s.b, s.b_row, s.cols = packed + column * k, wide if n - column > wide // 2 else wide // 2, min(wide, n - column)
+        s.out = out + column
+        compute_strip(dtype, &s)
+        column += wide
 
 
 # ---- Sequences --------------------------------------------------------------------------
@@ -262,7 +231,7 @@ cdef void forward_rows(const Sequence* q, const F* packed, const F* bias, Py_ssi
     cdef F* gates = staged + 4 * n
     for t in range(q.times):
         at = t * q.batch + first
-        product(<F*> q.h + at * n, n, rows, n, packed, wide, room)
+        product(q.dtype, <F*> q.h + at * n, n, rows, n, packed, wide, room)
         for r in range(rows):
             x, y = <F*> q.x + (at + r) * wide, room + r * wide
             h_out = <F*> q.h + (at + q.batch + r) * n
@@ -302,7 +271,7 @@ cdef void backward_rows(const Sequence* q, const F* packed, Py_ssize_t first, Py
             else:
                 h = <F*> q.h + (at + q.batch + r) * n
                 rnn_grad_row(TANH if q.cell == RNN_TANH else RELU, dy, dh + r * n, h, ds, n)
-        product(<F*> q.ds + at * wide, wide, rows, wide, packed, n, room)
+        product(q.dtype, <F*> q.ds + at * wide, wide, rows, wide, packed, n, room)
         if q.cell == GRU:
             for j in range(rows * n):
                 dh[j] += room[j]
@@ -336,38 +305,36 @@ cdef void one_task(const void* given, Py_ssize_t i, int thread) noexcept nogil:
         sequence_rows(c, i, <const double*> c.packed, <const double*> c.bias, <double*> c.staged + thread * c.room)
 
 
-cdef void pack_weight(const Sequence* q, bint backward, const F* weight, F* out) noexcept nogil:
-    """The weights in tiles; backward: transposed"""
-    cdef Py_ssize_t n = q.n, wide = q.gates * n
-    if backward:
-        pack(weight, 1, wide, wide, n, out)
-    else:
-        pack(weight, wide, 1, n, wide, out)
+cdef void one_packed(const void* given, Py_ssize_t i, int thread) noexcept nogil:
+    """A strip of the weights; backward: transposed"""
+    cdef const Run* c = <const Run*> given
+    cdef Py_ssize_t wide = c.q.gates * c.q.n, k = wide if c.backward else c.q.n, n = c.q.n if c.backward else wide
+    cdef Py_ssize_t item = 4 if c.q.dtype == FLOAT32 else 8, width = strip_width(c.q.dtype), first = i * width
+    pack_strip(c.q.dtype, <const char*> c.q.weight + first * (wide if c.backward else 1) * item, 1 if c.backward else wide,
+               wide if c.backward else 1, k, min(width, n - first), c.packed + first * k * item)
 
 
 cdef int run_sequence(const Sequence* q, bint backward, int threads) noexcept nogil:
     """All times, forward or backward; batch and n are not 0. -1 when there is no memory for the weights in tiles"""
-    cdef Py_ssize_t n = q.n, wide = q.gates * n, item = 4 if q.dtype == FLOAT32 else 8, lanes = 2 * VECTOR // item, tasks, size
+    cdef Py_ssize_t n = q.n, wide = q.gates * n, item = 4 if q.dtype == FLOAT32 else 8, tasks, size
     cdef Run c
     tasks = (q.batch + TASK_ROWS - 1) // TASK_ROWS
     tasks = min(q.batch, (tasks + threads - 1) // threads * threads)
     c.q, c.backward, c.rows = q, backward, (q.batch + tasks - 1) // tasks
     tasks = (q.batch + c.rows - 1) // c.rows
     c.room = c.rows * wide + 8 * n
-    size = packed_size(wide, n, lanes) if backward else packed_size(n, wide, lanes)
-    c.packed = <char*> malloc((size + wide + threads * c.room) * item)
-    if c.packed is NULL:
+    size = packed_size(q.dtype, wide, n) if backward else packed_size(q.dtype, n, wide)
+    cdef char* memory = <char*> malloc((size + wide + threads * c.room) * item + LINE)
+    if memory is NULL:
         return -1
+    c.packed = memory + LINE - <size_t> memory % LINE
     c.bias = c.packed + size * item
     c.staged = c.bias + wide * item
-    if q.dtype == FLOAT32:
-        pack_weight(q, backward, <const float*> q.weight, <float*> c.packed)
-    else:
-        pack_weight(q, backward, <const double*> q.weight, <double*> c.packed)
+    share(one_packed, &c, packed_size(q.dtype, 1, n if backward else wide) // strip_width(q.dtype), threads)
     if q.bias is NULL:
         memset(c.bias, 0, wide * item)
     else:
         memcpy(c.bias, q.bias, wide * item)
     share(one_task, &c, tasks, threads)
-    free(c.packed)
+    free(memory)
     return 0

@@ -4,7 +4,6 @@
 #include "vectors.h"
 
 enum { NEEDLE_SIDE = 16 };
-#define NEEDLE_INLINE static inline __attribute__((always_inline))
 
 #define NEEDLE_SIDES(T)                                                                                                     \
     enum { needle_parts_##T = NEEDLE_SIDE / needle_lanes_##T };                                                             \

@@ -3,7 +3,7 @@
 # buffer back. So every arithmetic loop is written once, for contiguous data, and no view is ever copied whole.
 
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
 from needle_ndarray.kernels.views cimport (
     BLOCK, BOOL, CHUNK, FLOAT32, INT32, INT64, MAX_NDIM, T, View, boolean, int64, magnitude
@@ -315,12 +315,15 @@ cdef int copy(View* a, View* out, int threads) noexcept nogil:
 
 cdef struct Filling:
     const View* out
-    const char* values              # CHUNK times the same
+    const char* values              # CHUNK times the same; NULL: zeros, one after another
 
 
 cdef void one_filled(const void* given, Py_ssize_t b, int thread) noexcept nogil:
     cdef const Filling* job = <const Filling*> given
-    cdef Py_ssize_t start = b * BLOCK, stop = min(start + BLOCK, job.out.size), n
+    cdef Py_ssize_t start = b * BLOCK, stop = min(start + BLOCK, job.out.size), item = job.out.itemsize, n
+    if job.values is NULL:
+        memset(job.out.data + start * item, 0, (stop - start) * item)
+        return
     while start < stop:
         n = min(<Py_ssize_t> CHUNK, stop - start)
         scatter(job.values, start, n, job.out)
@@ -332,10 +335,17 @@ cdef void fill(View* out, const char* value, int threads) noexcept nogil:
     cdef View* views[1]
     cdef char values[CHUNK * 8]
     cdef Filling job
-    cdef Py_ssize_t i
+    cdef Py_ssize_t item = out.itemsize, filled = item, wanted = min(<Py_ssize_t> CHUNK, out.size) * item
+    cdef int64 bits = 0
     views[0] = out
     coalesce(views, 1)
-    for i in range(min(<Py_ssize_t> CHUNK, out.size)):
-        memcpy(values + i * out.itemsize, value, out.itemsize)
+    memcpy(&bits, value, item)
     job.out, job.values = out, values
+    if bits == 0 and contiguous(out):
+        job.values = NULL
+    else:
+        memcpy(values, value, item)
+        while filled < wanted:
+            memcpy(values + filled, values, min(filled, wanted - filled))
+            filled *= 2
     share(one_filled, &job, (out.size + BLOCK - 1) // BLOCK, threads)

@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#define NEEDLE_INLINE static inline __attribute__((always_inline))
+
 #if defined(__AVX512F__)
 #include <immintrin.h>
 #define NEEDLE_VECTOR 64
