@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 
 from needle_ndarray.creation import arange, empty
+from needle_ndarray.dtypes import bool_
 from needle_ndarray.ndarray import NDArray, bounds, broadcast_shapes, make_array, normal_axes
 
 
 def _index_array(x: NDArray, item: Any) -> NDArray:
     """An entry of an index as an int64 or bool array on x's device."""
     if isinstance(item, NDArray):
-        kind = "b" if item.dtype == "bool" else "f" if item.dtype.is_float else "i"
-        if item.device != x.device:
+        kind = "b" if item.dtype is bool_ else "f" if item.dtype.is_float else "i"
+        if item.backend is not x.backend:
             raise ValueError(f"index on {item.device}, array on {x.device}; move one with .to(device)")
     else:
         host = np.asarray(item)
@@ -221,7 +222,7 @@ def take(x: NDArray, indices: Any, /, *, axis: int | None = None) -> NDArray:
 
 def _integers(what: str, x: NDArray, indices: Any) -> NDArray:
     index = _index_array(x, indices)
-    if index.dtype == "bool":
+    if index.dtype is bool_:
         raise IndexError(f"{what}: indices are bool, expected ints")
     return index
 
@@ -255,20 +256,20 @@ def scatter_add(x: NDArray, indices: Any, values: Any, /, *, axis: int = 0) -> N
     """
     (at,) = normal_axes("scatter_add", axis, x.ndim)
     index = _checked(_integers("scatter_add", x, indices), x.shape[at], at)
-    shape = x.shape[:at] + index.shape + x.shape[at + 1 :]
-    if any(stride == 0 and n > 1 for stride, n in zip(x.strides, x.shape, strict=True)):
+    if not x.is_compact() and any(stride == 0 and n > 1 for stride, n in zip(x.strides, x.shape, strict=True)):
         raise ValueError(f"scatter_add: the target of shape {x.shape} is a broadcast view (strides {x.strides})")
     source = values if isinstance(values, NDArray) else make_array(values, x.dtype, x.device)
-    if source.device != x.device:
+    if source.backend is not x.backend:
         raise ValueError(f"scatter_add: values on {source.device}, array on {x.device}; move one with .to(device)")
-    source = source.astype(x.dtype, copy=False).broadcast_to(shape)
-    n = index.ndim
-    order = [*range(at, at + n), *range(at), *range(at + n, source.ndim)]
-    rest = x.shape[:at] + x.shape[at + 1 :]
-    source = source.permute(tuple(order)).reshape((index.size, *rest))
+    source = source.astype(x.dtype, copy=False).broadcast_to(x.shape[:at] + index.shape + x.shape[at + 1 :])
+    target = x
+    if at:  # the axes of the index go first
+        n = index.ndim
+        source = source.permute((*range(at, at + n), *range(at), *range(at + n, source.ndim)))
+        target = x.permute((at, *(i for i in range(x.ndim) if i != at)))
+    source = source.reshape((index.size, *target.shape[1:]))
     if source._handle is x._handle:
         source = source.copy()
-    target = x.permute((at, *(i for i in range(x.ndim) if i != at)))
     if index.size and source.size:
         x.backend.scatter_add(target, index.reshape(-1).compact(), source)
     x._handle.mark_written()

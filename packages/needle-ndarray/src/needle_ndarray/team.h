@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <time.h>
 
-enum { NEEDLE_MAX_THREADS = 1024, NEEDLE_CLAIMS = 8 };  /* a thread takes its share in so many claims: others may take the rest */
+enum { NEEDLE_MAX_THREADS = 1024, NEEDLE_CLAIMS = 32 };  /* a thread takes its share in so many claims: others may take the rest */
 #define NEEDLE_AWAKE 1000000                            /* nanoseconds a thread looks for the next call before it sleeps */
 #define NEEDLE_PATIENCE 50000                           /* and the caller for the end of the last task */
 #define NEEDLE_STACK (4 << 20)

@@ -12,8 +12,8 @@ from needle_ndarray.threads cimport Task, share
 cdef extern from "softmax.h" nogil:
     float needle_largest_float(const float* x, Py_ssize_t n) noexcept
     double needle_largest_double(const double* x, Py_ssize_t n) noexcept
-    double needle_exps_float(const float* x, Py_ssize_t n, float shift, float* out) noexcept
-    double needle_exps_double(const double* x, Py_ssize_t n, double shift, double* out) noexcept
+    double needle_exps_float(bint subnormal, const float* x, Py_ssize_t n, float shift, float* out) noexcept
+    double needle_exps_double(bint subnormal, const double* x, Py_ssize_t n, double shift, double* out) noexcept
 
 cdef struct Rows:               # a call: what its tasks, one for each row, read and write
     int op
@@ -35,12 +35,12 @@ cdef inline F largest_of(const F* a, Py_ssize_t n) noexcept nogil:
         return needle_largest_double(a, n)
 
 
-cdef inline double exponentials(const F* a, F shift, F* out, Py_ssize_t n) noexcept nogil:
-    """The sum of e^(a - shift); out = all of them, unless it is NULL"""
+cdef inline double exponentials(bint subnormal, const F* a, F shift, F* out, Py_ssize_t n) noexcept nogil:
+    """The sum of e^(a - shift); out = each of them, unless it is NULL, or 0 for what is no normal number"""
     if F is float:
-        return needle_exps_float(a, n, shift, out)
+        return needle_exps_float(subnormal, a, n, shift, out)
     else:
-        return needle_exps_double(a, n, shift, out)
+        return needle_exps_double(subnormal, a, n, shift, out)
 
 
 cdef void softmax_row(int op, const F* a, F* out, Py_ssize_t n) noexcept nogil:
@@ -54,7 +54,7 @@ cdef void softmax_row(int op, const F* a, F* out, Py_ssize_t n) noexcept nogil:
             if a[i] != a[i]:
                 out[0] = a[i]           # NaN
         return
-    total = exponentials(a, shift, out if op == SOFTMAX else <F*> NULL, n)
+    total = exponentials(op == SOFTMAX, a, shift, out if op == SOFTMAX else <F*> NULL, n)
     if op == SOFTMAX:
         scale = <F> (1 / total)
         for i in range(n):
@@ -112,14 +112,14 @@ cdef int softmax_views(int op, View* a, View* out, int threads) noexcept nogil:
 cdef void cross_entropy_row(const F* a, Py_ssize_t label, F* out, Py_ssize_t n) noexcept nogil:
     """out = log sum e^(a - max) - (a[label] - max)"""
     cdef F largest = largest_of(a, n)
-    cdef double total = exponentials(a, largest, <F*> NULL, n)
+    cdef double total = exponentials(False, a, largest, <F*> NULL, n)
     out[0] = <F> (log(total) - (<double> a[label] - <double> largest))
 
 
 cdef void cross_entropy_grad_row(F grad, const F* a, Py_ssize_t label, F* out, Py_ssize_t n) noexcept nogil:
     """out = (softmax(a) - onehot(label)) grad"""
     cdef F largest = largest_of(a, n), scale
-    cdef double total = exponentials(a, largest, out, n), picked = out[label] / total
+    cdef double total = exponentials(False, a, largest, out, n), picked = out[label] / total
     cdef Py_ssize_t i
     scale = <F> (grad / total)
     for i in range(n):

@@ -1,4 +1,4 @@
-# Recurrent layers: the cells, which are loops along a row, and sequences of them.
+# Recurrent layers: the cells, row by row, and sequences of them.
 #
 # A sequence packs its weights into tiles once. Each thread then takes some rows of the batch through all times: no thread waits
 # for another between two times, and the bits of a row depend on nothing but the row.
@@ -10,8 +10,28 @@ from needle_ndarray.kernels.ewise cimport unary
 from needle_ndarray.kernels.gemm cimport Strip, compute_strip, pack_strip, strip_width
 from needle_ndarray.kernels.strided cimport contiguous, gather, scatter
 from needle_ndarray.kernels.views cimport FLOAT32, F
-from needle_ndarray.optable cimport RELU, SIGMOID, TANH
+from needle_ndarray.optable cimport RELU, TANH
 from needle_ndarray.threads cimport share
+
+cdef extern from "cells.h" nogil:           # what they compute is said there
+    void lstm_float "needle_lstm_float"(const float* x, const float* y, const float* bias, const float* c,
+                                        float* h_out, float* c_out, float* gates, Py_ssize_t n)
+    void lstm_double "needle_lstm_double"(const double* x, const double* y, const double* bias, const double* c,
+                                          double* h_out, double* c_out, double* gates, Py_ssize_t n)
+    void lstm_grad_float "needle_lstm_grad_float"(const float* dy, const float* dh, const float* dc, const float* gates,
+                                                  const float* c, const float* c_out,
+                                                  float* ds, float* dc_out, Py_ssize_t n)
+    void lstm_grad_double "needle_lstm_grad_double"(const double* dy, const double* dh, const double* dc, const double* gates,
+                                                    const double* c, const double* c_out,
+                                                    double* ds, double* dc_out, Py_ssize_t n)
+    void gru_float "needle_gru_float"(const float* x, const float* y, const float* bias, const float* h,
+                                      float* h_out, float* gates, Py_ssize_t n)
+    void gru_double "needle_gru_double"(const double* x, const double* y, const double* bias, const double* h,
+                                        double* h_out, double* gates, Py_ssize_t n)
+    void gru_grad_float "needle_gru_grad_float"(const float* dy, const float* dh, const float* h, const float* gates,
+                                                float* dx, float* ds, float* dh_out, Py_ssize_t n)
+    void gru_grad_double "needle_gru_grad_double"(const double* dy, const double* dh, const double* h, const double* gates,
+                                                  double* dx, double* ds, double* dh_out, Py_ssize_t n)
 
 cdef enum:
     LINE = 64               # bytes: a vector that lies in two lines of the cache takes twice as long
@@ -19,7 +39,6 @@ cdef enum:
 
 
 # ---- Cells: one row --------------------------------------------------------------------------
-# Several short loops instead of one: with more arrays in a loop, compilers no longer make vectors of it.
 
 cdef void rnn_row(int dtype, int op, const F* x, const F* y, const F* bias, F* h_out, F* room, Py_ssize_t n) noexcept nogil:
     """h_out = op(x + (y + bias))"""
@@ -40,96 +59,35 @@ cdef void rnn_grad_row(int op, const F* dy, const F* dh, const F* h, F* ds, Py_s
             ds[j] = dy[j] + dh[j] if h[j] > 0 else 0
 
 
-cdef void lstm_row(int dtype, const F* x, const F* y, const F* bias, const F* c, F* h_out, F* c_out, F* gates, F* room,
-                   Py_ssize_t n) noexcept nogil:
-    """gates = i, f, g, o;  c_out = f c + i g;  h_out = o tanh(c_out); room for 4 n"""
-    cdef const F* i = gates
-    cdef const F* f = gates + n
-    cdef const F* g = gates + 2 * n
-    cdef const F* o = gates + 3 * n
-    cdef Py_ssize_t j
-    for j in range(4 * n):
-        room[j] = x[j] + (y[j] + bias[j])
-    unary(SIGMOID, dtype, <const char*> room, <char*> gates, 2 * n)
-    unary(TANH, dtype, <const char*> (room + 2 * n), <char*> (gates + 2 * n), n)
-    unary(SIGMOID, dtype, <const char*> (room + 3 * n), <char*> (gates + 3 * n), n)
-    for j in range(n):
-        c_out[j] = f[j] * c[j] + i[j] * g[j]
-    unary(TANH, dtype, <const char*> c_out, <char*> room, n)
-    for j in range(n):
-        h_out[j] = o[j] * room[j]
+cdef inline void lstm_row(const F* x, const F* y, const F* bias, const F* c, F* h_out, F* c_out, F* gates,
+                          Py_ssize_t n) noexcept nogil:
+    if F is float:
+        lstm_float(x, y, bias, c, h_out, c_out, gates, n)
+    else:
+        lstm_double(x, y, bias, c, h_out, c_out, gates, n)
 
 
-cdef void lstm_grad_row(int dtype, const F* dy, const F* dh, const F* dc, const F* gates, const F* c, const F* c_out, F* ds,
-                        F* dc_out, F* room, Py_ssize_t n) noexcept nogil:
-    """t = tanh(c_out), d = dy + dh, e = dc + d o (1 - t^2): ds of the four gates, dc_out = e f; room for 3 n"""
-    cdef const F* i = gates
-    cdef const F* f = gates + n
-    cdef const F* g = gates + 2 * n
-    cdef const F* o = gates + 3 * n
-    cdef F* t = room
-    cdef F* d = room + n
-    cdef F* e = room + 2 * n
-    cdef Py_ssize_t j
-    unary(TANH, dtype, <const char*> c_out, <char*> t, n)
-    for j in range(n):
-        d[j] = dy[j] + dh[j]
-    for j in range(n):
-        e[j] = dc[j] + d[j] * o[j] * (1 - t[j] * t[j])
-    for j in range(n):
-        ds[j] = e[j] * g[j] * i[j] * (1 - i[j])
-    for j in range(n):
-        ds[n + j] = e[j] * c[j] * f[j] * (1 - f[j])
-    for j in range(n):
-        ds[2 * n + j] = e[j] * i[j] * (1 - g[j] * g[j])
-    for j in range(n):
-        ds[3 * n + j] = d[j] * t[j] * o[j] * (1 - o[j])
-    for j in range(n):
-        dc_out[j] = e[j] * f[j]
+cdef inline void lstm_grad_row(const F* dy, const F* dh, const F* dc, const F* gates, const F* c, const F* c_out, F* ds, F* dc_out,
+                               Py_ssize_t n) noexcept nogil:
+    if F is float:
+        lstm_grad_float(dy, dh, dc, gates, c, c_out, ds, dc_out, n)
+    else:
+        lstm_grad_double(dy, dh, dc, gates, c, c_out, ds, dc_out, n)
 
 
-cdef void gru_row(int dtype, const F* x, const F* y, const F* bias, const F* h, F* h_out, F* gates, F* room,
-                  Py_ssize_t n) noexcept nogil:
-    """gates = r, z, n, m, with m = y + bias of the last third;  h_out = n + z (h - n); room for 2 n"""
-    cdef const F* r = gates
-    cdef const F* z = gates + n
-    cdef F* new = gates + 2 * n
-    cdef F* m = gates + 3 * n
-    cdef Py_ssize_t j
-    for j in range(2 * n):
-        room[j] = x[j] + (y[j] + bias[j])
-    for j in range(n):
-        m[j] = y[2 * n + j] + bias[2 * n + j]
-    unary(SIGMOID, dtype, <const char*> room, <char*> gates, 2 * n)
-    for j in range(n):
-        room[j] = x[2 * n + j] + r[j] * m[j]
-    unary(TANH, dtype, <const char*> room, <char*> new, n)
-    for j in range(n):
-        h_out[j] = new[j] + z[j] * (h[j] - new[j])
+cdef inline void gru_row(const F* x, const F* y, const F* bias, const F* h, F* h_out, F* gates, Py_ssize_t n) noexcept nogil:
+    if F is float:
+        gru_float(x, y, bias, h, h_out, gates, n)
+    else:
+        gru_double(x, y, bias, h, h_out, gates, n)
 
 
-cdef void gru_grad_row(const F* dy, const F* dh, const F* h, const F* gates, F* dx, F* ds, F* dh_out, F* room,
-                       Py_ssize_t n) noexcept nogil:
-    """d = dy + dh: dx and ds of the three gates, dh_out = d z; room for n"""
-    cdef const F* r = gates
-    cdef const F* z = gates + n
-    cdef const F* new = gates + 2 * n
-    cdef const F* m = gates + 3 * n
-    cdef F* d = room
-    cdef Py_ssize_t j
-    for j in range(n):
-        d[j] = dy[j] + dh[j]
-    for j in range(n):
-        dx[2 * n + j] = d[j] * (1 - z[j]) * (1 - new[j] * new[j])
-    for j in range(n):
-        dx[n + j] = d[j] * (h[j] - new[j]) * z[j] * (1 - z[j])
-    for j in range(n):
-        dx[j] = dx[2 * n + j] * m[j] * r[j] * (1 - r[j])
-    memcpy(ds, dx, 2 * n * sizeof(F))
-    for j in range(n):
-        ds[2 * n + j] = dx[2 * n + j] * r[j]
-    for j in range(n):
-        dh_out[j] = d[j] * z[j]
+cdef inline void gru_grad_row(const F* dy, const F* dh, const F* h, const F* gates, F* dx, F* ds, F* dh_out,
+                              Py_ssize_t n) noexcept nogil:
+    if F is float:
+        gru_grad_float(dy, dh, h, gates, dx, ds, dh_out, n)
+    else:
+        gru_grad_double(dy, dh, h, gates, dx, ds, dh_out, n)
 
 
 # ---- Cells: every row of any views --------------------------------------------------------------------------
@@ -147,13 +105,13 @@ cdef void cell_at(const CellRows* job, int dtype, Py_ssize_t row, const F* bias,
             gather(job.at[k], row * job.width[k], job.width[k], <char*> staged)
         staged += job.width[k]
     if job.cell == LSTM:
-        lstm_row(dtype, at[0], at[1], bias, at[2], at[3], at[4], at[5], staged, n)
+        lstm_row(at[0], at[1], bias, at[2], at[3], at[4], at[5], n)
     elif job.cell == LSTM_GRAD:
-        lstm_grad_row(dtype, at[0], at[1], at[2], at[3], at[4], at[5], at[6], at[7], staged, n)
+        lstm_grad_row(at[0], at[1], at[2], at[3], at[4], at[5], at[6], at[7], n)
     elif job.cell == GRU:
-        gru_row(dtype, at[0], at[1], bias, at[2], at[3], at[4], staged, n)
+        gru_row(at[0], at[1], bias, at[2], at[3], at[4], n)
     else:
-        gru_grad_row(at[0], at[1], at[2], at[3], at[4], at[5], at[6], staged, n)
+        gru_grad_row(at[0], at[1], at[2], at[3], at[4], at[5], at[6], n)
     for k in range(job.inputs, job.count):
         if job.at[k] is not NULL and not contiguous(job.at[k]):
             scatter(<char*> at[k], row * job.width[k], job.width[k], job.at[k])
@@ -179,7 +137,7 @@ cdef int cell_rows(CellRows* job, int dtype, Py_ssize_t rows, int threads) noexc
     """A cell over all rows; -1 when there is no memory for the staging buffers"""
     cdef Py_ssize_t item = 4 if dtype == FLOAT32 else 8, wide = 4 * job.n * item, i
     cdef CellWork c
-    c.job, c.dtype, c.room = job, dtype, 4 * job.n
+    c.job, c.dtype, c.room = job, dtype, 0
     for i in range(job.count):
         c.room += job.width[i]
     c.bias = <char*> malloc(wide + threads * c.room * item)
@@ -220,7 +178,7 @@ cdef void product(int dtype, const F* a, Py_ssize_t row, Py_ssize_t rows, Py_ssi
 
 cdef void forward_rows(const Sequence* q, const F* packed, const F* bias, Py_ssize_t first, Py_ssize_t rows,
                        F* room) noexcept nogil:
-    """Rows first .. first + rows of the batch through all times; room for (rows, gates n) and 8 n"""
+    """Rows first .. first + rows of the batch through all times; room for (rows, gates n) and 5 n"""
     cdef Py_ssize_t n = q.n, wide = q.gates * n, t, r, at
     cdef F* y
     cdef F* c
@@ -228,7 +186,7 @@ cdef void forward_rows(const Sequence* q, const F* packed, const F* bias, Py_ssi
     cdef F* h_out
     cdef const F* x
     cdef F* staged = room + rows * wide
-    cdef F* gates = staged + 4 * n
+    cdef F* gates = staged + n
     for t in range(q.times):
         at = t * q.batch + first
         product(q.dtype, <F*> q.h + at * n, n, rows, n, packed, wide, room)
@@ -240,18 +198,17 @@ cdef void forward_rows(const Sequence* q, const F* packed, const F* bias, Py_ssi
             if q.cell == LSTM:
                 c = <F*> q.c + ((at if q.kept is not NULL else first) + r) * n
                 c_out = c + (q.batch * n if q.kept is not NULL else 0)
-                lstm_row(q.dtype, x, y, bias, c, h_out, c_out, gates, staged, n)
+                lstm_row(x, y, bias, c, h_out, c_out, gates, n)
             elif q.cell == GRU:
-                gru_row(q.dtype, x, y, bias, <F*> q.h + (at + r) * n, h_out, gates, staged, n)
+                gru_row(x, y, bias, <F*> q.h + (at + r) * n, h_out, gates, n)
             else:
                 rnn_row(q.dtype, TANH if q.cell == RNN_TANH else RELU, x, y, bias, h_out, staged, n)
 
 
 cdef void backward_rows(const Sequence* q, const F* packed, Py_ssize_t first, Py_ssize_t rows, F* room) noexcept nogil:
-    """The same rows from the last time to the first; room for (rows, n) and 4 n"""
+    """The same rows from the last time to the first; room for (rows, n)"""
     cdef Py_ssize_t n = q.n, wide = q.gates * n, t, r, j, at
     cdef F* dh = <F*> q.dh + first * n
-    cdef F* staged = room + rows * n
     cdef F* ds
     cdef F* dc
     cdef const F* dy
@@ -263,11 +220,10 @@ cdef void backward_rows(const Sequence* q, const F* packed, Py_ssize_t first, Py
             dy, ds = <F*> q.dy + (at + r) * n, <F*> q.ds + (at + r) * wide
             if q.cell == LSTM:
                 c, dc = <F*> q.c + (at + r) * n, <F*> q.dc + (first + r) * n
-                lstm_grad_row(q.dtype, dy, dh + r * n, dc, <F*> q.kept + (at + r) * 4 * n, c, c + q.batch * n, ds, dc, staged, n)
+                lstm_grad_row(dy, dh + r * n, dc, <F*> q.kept + (at + r) * 4 * n, c, c + q.batch * n, ds, dc, n)
             elif q.cell == GRU:
                 h = <F*> q.h + (at + r) * n
-                gru_grad_row(dy, dh + r * n, h, <F*> q.kept + (at + r) * 4 * n, <F*> q.x + (at + r) * wide, ds, dh + r * n,
-                             staged, n)
+                gru_grad_row(dy, dh + r * n, h, <F*> q.kept + (at + r) * 4 * n, <F*> q.x + (at + r) * wide, ds, dh + r * n, n)
             else:
                 h = <F*> q.h + (at + q.batch + r) * n
                 rnn_grad_row(TANH if q.cell == RNN_TANH else RELU, dy, dh + r * n, h, ds, n)
@@ -322,7 +278,7 @@ cdef int run_sequence(const Sequence* q, bint backward, int threads) noexcept no
     tasks = min(q.batch, (tasks + threads - 1) // threads * threads)
     c.q, c.backward, c.rows = q, backward, (q.batch + tasks - 1) // tasks
     tasks = (q.batch + c.rows - 1) // c.rows
-    c.room = c.rows * wide + 8 * n
+    c.room = c.rows * wide + 5 * n
     size = packed_size(q.dtype, wide, n) if backward else packed_size(q.dtype, n, wide)
     cdef char* memory = <char*> malloc((size + wide + threads * c.room) * item + LINE)
     if memory is NULL:

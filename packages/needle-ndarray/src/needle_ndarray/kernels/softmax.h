@@ -30,29 +30,38 @@ enum { NEEDLE_EXPS = 256 };         /* elements added up before they go to a dou
         return line[0];                                                                                                     \
     }                                                                                                                       \
                                                                                                                             \
-    NEEDLE_INLINE void needle_add_exps_##T(const T *x, ptrdiff_t left, T shift, T *out, needle_side_##T *sum)               \
+    NEEDLE_INLINE void needle_add_exps_##T(const int subnormal, const T *x, ptrdiff_t left, T shift, T *out,                \
+                                           needle_side_##T *sum)                                                            \
     {                                                                                                                       \
         needle_side_##T v = needle_load_##T(x, left, -INFINITY);                                                            \
         _Pragma("GCC unroll 8") for (int p = 0; p < needle_parts_##T; p++)                                                  \
-            sum->part[p] += v.part[p] = needle_exp_##T(v.part[p] - shift);                                                  \
+        {                                                                                                                   \
+            v.part[p] = subnormal ? needle_exp_##T(v.part[p] - shift) : needle_exp_normal_##T(v.part[p] - shift);           \
+            sum->part[p] += v.part[p];                                                                                      \
+        }                                                                                                                   \
         if (out)                                                                                                            \
             needle_store_##T(v, out, left);                                                                                 \
     }                                                                                                                       \
                                                                                                                             \
-    /* the sum of e^(x - shift); out = every one of them, where it is not NULL */                                           \
-    static double needle_exps_##T(const T *x, ptrdiff_t n, T shift, T *out)                                                 \
+    NEEDLE_INLINE double needle_exps_of_##T(const int subnormal, const T *x, ptrdiff_t n, T shift, T *out)                  \
     {                                                                                                                       \
         double total = 0;                                                                                                   \
         for (ptrdiff_t start = 0; start < n; start += NEEDLE_EXPS) {                                                        \
             ptrdiff_t j = start, stop = n - start < NEEDLE_EXPS ? n : start + NEEDLE_EXPS;                                  \
             needle_side_##T sum = {{{0}}};                                                                                  \
             _Pragma("GCC unroll 2") for (; j + NEEDLE_SIDE <= stop; j += NEEDLE_SIDE)                                       \
-                needle_add_exps_##T(x + j, NEEDLE_SIDE, shift, out ? out + j : out, &sum);                                  \
+                needle_add_exps_##T(subnormal, x + j, NEEDLE_SIDE, shift, out ? out + j : out, &sum);                       \
             if (j < stop)                                                                                                   \
-                needle_add_exps_##T(x + j, stop - j, shift, out ? out + j : out, &sum);                                     \
+                needle_add_exps_##T(subnormal, x + j, stop - j, shift, out ? out + j : out, &sum);                          \
             total += needle_fold_##T(&sum);                                                                                 \
         }                                                                                                                   \
         return total;                                                                                                       \
+    }                                                                                                                       \
+                                                                                                                            \
+    /* the sum of e^(x - shift); out = each of them, where it is not NULL; 0 for `subnormal` ones, unless asked for */      \
+    static double needle_exps_##T(int subnormal, const T *x, ptrdiff_t n, T shift, T *out)                                  \
+    {                                                                                                                       \
+        return subnormal ? needle_exps_of_##T(1, x, n, shift, out) : needle_exps_of_##T(0, x, n, shift, out);               \
     }
 
 NEEDLE_SOFTMAX(float)
