@@ -1,5 +1,5 @@
-# Matrix products of views: floats in panels whose size depends on the shape alone, each by gemm; integers by a loop of our own.
-# Transposed operands go as they are; only operands with no unit stride are copied.
+# Matrix products of views. Floats: small ones in tiles of the result, by strips, with any strides; large ones in panels whose size
+# depends on the shape alone, by BLAS, for which operands with no unit stride are copied. Integers by a loop of our own.
 
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
