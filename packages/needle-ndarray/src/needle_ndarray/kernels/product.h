@@ -24,9 +24,10 @@ enum { needle_wide_float = 2 * needle_lanes_float, needle_wide_double = 2 * need
     {                                                                                                                       \
         for (int r = 0; r < R; r++)                                                                                         \
             for (ptrdiff_t j = s->skip; j < s->cols; j++) {                                                                 \
-                const T *base = (const T *) s->base + (i + r) * s->base_row + j * s->base_col;                              \
                 T value = (T) s->alpha * sum[r * needle_wide_##T + j];                                                      \
-                ((T *) s->out)[(i + r) * s->out_row + j * s->out_col] = s->base ? value + *base : value;                    \
+                if (s->base)                                                                                                \
+                    value += ((const T *) s->base)[(i + r) * s->base_row + j * s->base_col];                                \
+                ((T *) s->out)[(i + r) * s->out_row + j * s->out_col] = value;                                              \
             }                                                                                                               \
     }                                                                                                                       \
                                                                                                                             \

@@ -165,7 +165,8 @@ cdef void product(int dtype, const F* a, Py_ssize_t row, Py_ssize_t rows, Py_ssi
     """out (rows, n), compact, = a (rows, k), its rows `row` apart, times the packed weights (k, n)"""
     cdef Py_ssize_t wide = strip_width(dtype), column = 0
     cdef Strip s
-    s.a, s.a_row, s.a_col, s.base, s.out_row, s.out_col = a, row, 1, NULL, n, 1
+    s.a, s.a_row, s.a_col, s.out_row, s.out_col = a, row, 1, n, 1
+    s.base, s.base_row, s.base_col = NULL, 0, 0
     s.rows, s.k, s.skip, s.alpha = rows, k, 0, 1
     while column < n:
         s.b, s.b_row, s.cols = packed + column * k, wide if n - column > wide // 2 else wide // 2, min(wide, n - column)
