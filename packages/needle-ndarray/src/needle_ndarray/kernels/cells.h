@@ -23,7 +23,7 @@
             memcpy(p, &v, left * sizeof(T));                                                                                \
     }                                                                                                                       \
                                                                                                                             \
-    /* x + (y + bias) of gate k */                                                                                          \
+    /* x + (y + bias) of the units at `at` */                                                                               \
     NEEDLE_INLINE needle_vector_##T needle_sum_##T(const T *x, const T *y, const T *bias, ptrdiff_t at, ptrdiff_t left)     \
     {                                                                                                                       \
         return needle_units_##T(x + at, left) + (needle_units_##T(y + at, left) + needle_units_##T(bias + at, left));       \
