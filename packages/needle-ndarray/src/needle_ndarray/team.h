@@ -12,16 +12,16 @@
 #include <stdint.h>
 #include <time.h>
 
-enum { NEEDLE_MAX_THREADS = 1024, NEEDLE_CLAIMS = 32 };  /* a thread takes its share in so many claims: others may take the rest */
-#define NEEDLE_AWAKE 1000000                            /* nanoseconds a thread looks for the next call before it sleeps */
-#define NEEDLE_PATIENCE 50000                           /* and the caller for the end of the last task */
+enum { NEEDLE_MAX_THREADS = 1024, NEEDLE_CLAIMS = 32 }; /* a thread takes its share in so many claims: others may take the rest */
+#define NEEDLE_AWAKE 1000000 /* nanoseconds a thread looks for the next call before it sleeps */
+#define NEEDLE_PATIENCE 50000 /* and the caller for the end of the last task */
 #define NEEDLE_STACK (4 << 20)
-#define NEEDLE_OPEN (UINT64_C(1) << 31)                 /* the gate: the number of the call, whether it is open, how many are inside */
+#define NEEDLE_OPEN (UINT64_C(1) << 31) /* the gate: the number of the call, whether it is open, how many are inside */
 #define NEEDLE_INSIDE (NEEDLE_OPEN - 1)
 
 typedef void (*needle_task)(const void *job, ptrdiff_t i, int thread);
 
-typedef struct {                                        /* one thread's share, in a cache line of its own */
+typedef struct { /* one thread's share, in a cache line of its own */
     ptrdiff_t next, end;
     char padding[64 - 2 * sizeof(ptrdiff_t)];
 } needle_range;
@@ -35,8 +35,10 @@ static struct {
     pthread_mutex_t busy, lock;
     pthread_cond_t work, done;
     needle_range range[NEEDLE_MAX_THREADS];
-} team = {.busy = PTHREAD_MUTEX_INITIALIZER, .lock = PTHREAD_MUTEX_INITIALIZER,
-          .work = PTHREAD_COND_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
+} team = {.busy = PTHREAD_MUTEX_INITIALIZER,
+          .lock = PTHREAD_MUTEX_INITIALIZER,
+          .work = PTHREAD_COND_INITIALIZER,
+          .done = PTHREAD_COND_INITIALIZER};
 
 static inline void needle_pause(void)
 {
@@ -69,10 +71,7 @@ static void needle_take(int me)
     }
 }
 
-static inline int needle_called(uint64_t gate, uint64_t last)
-{
-    return (gate & NEEDLE_OPEN) && gate >> 32 != last;
-}
+static inline int needle_called(uint64_t gate, uint64_t last) { return (gate & NEEDLE_OPEN) && gate >> 32 != last; }
 
 /* Wait for a call after the last: awake for a while, as long as nobody else wants the core, then asleep. */
 static uint64_t needle_wait(uint64_t last)
@@ -101,7 +100,7 @@ static void *needle_member(void *number)
         uint64_t gate = needle_wait(last);
         while (needle_called(gate, last)) {
             if (!__atomic_compare_exchange_n(&team.gate, &gate, gate + 1, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
-                continue;                               /* `gate` is what it is now */
+                continue; /* `gate` is what it is now */
             last = gate >> 32;
             if (me < team.threads)
                 needle_take(me);
@@ -140,7 +139,7 @@ static void needle_start(int threads)
     while (registered && team.started < threads - 1) {
         pthread_t thread;
         if (pthread_create(&thread, &attributes, needle_member, (void *) (intptr_t) (team.started + 1)))
-            break;                                      /* the caller takes what nobody takes */
+            break; /* the caller takes what nobody takes */
         team.started++;
     }
     pthread_attr_destroy(&attributes);

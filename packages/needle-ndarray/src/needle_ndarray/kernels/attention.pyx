@@ -7,7 +7,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 from needle_ndarray.kernels.ewise cimport unary
-from needle_ndarray.kernels.gemm cimport NO_TRANS, TRANS, product
+from needle_ndarray.kernels.gemm cimport product, row_major, transposed
 from needle_ndarray.kernels.rows cimport LANES, RUN, clear, folded
 from needle_ndarray.kernels.views cimport BOOL, FLOAT32, F, View, boolean
 from needle_ndarray.optable cimport EXP
@@ -140,9 +140,9 @@ cdef void weigh(const Attention* job, Py_ssize_t batch, Py_ssize_t first, Py_ssi
     cdef Py_ssize_t i, row
     cdef double total
     cdef const char* mask
-    product(job.blas, NO_TRANS, TRANS, rows, n, columns_of(&job.q), job.scale,
-            <const F*> matrix(&job.q, batch) + first * row_stride(&job.q), row_stride(&job.q),
-            <const F*> matrix(&job.k, batch), row_stride(&job.k), False, scores, n)
+    product(job.blas, job.q.dtype, rows, columns_of(&job.q), n, job.scale,
+            row_major(<const F*> matrix(&job.q, batch) + first * row_stride(&job.q), row_stride(&job.q)),
+            transposed(row_major(matrix(&job.k, batch), row_stride(&job.k))), False, row_major(scores, n))
     if job.masked:
         mask = matrix(&job.mask, batch)
         for i in range(rows):
@@ -198,8 +198,8 @@ cdef void attend(const Attention* job, Py_ssize_t batch, Py_ssize_t first, View*
             memset(target + i * row, 0, dv * sizeof(F))
         return
     weigh(job, batch, first, rows, n, room, weights, inverse)
-    product(job.blas, NO_TRANS, NO_TRANS, rows, dv, n, 1, weights, n, <const F*> matrix(&job.v, batch), row_stride(&job.v),
-            False, target, row)
+    product(job.blas, job.q.dtype, rows, n, dv, 1, row_major(weights, n), row_major(matrix(&job.v, batch), row_stride(&job.v)),
+            False, row_major(target, row))
     for i in range(rows):
         multiply(target + i * row, inverse[i], dv)
 
@@ -279,17 +279,19 @@ cdef void attend_grad(const Attention* job, Py_ssize_t batch, const View* grad, 
         weigh(job, batch, first, rows, n, room, p, inverse)
         for i in range(rows):
             multiply(p + i * n, inverse[i], n)
-        product(job.blas, TRANS, NO_TRANS, n, width, rows, 1, p, n, grad_at, row_stride(grad), True, dv_at, row_stride(dv))
-        product(job.blas, NO_TRANS, TRANS, rows, n, width, 1, grad_at, row_stride(grad),
-                <const F*> matrix(&job.v, batch), row_stride(&job.v), False, room, n)
+        product(job.blas, job.q.dtype, n, rows, width, 1, transposed(row_major(p, n)), row_major(grad_at, row_stride(grad)), True,
+                row_major(dv_at, row_stride(dv)))
+        product(job.blas, job.q.dtype, rows, width, n, 1, row_major(grad_at, row_stride(grad)),
+                transposed(row_major(matrix(&job.v, batch), row_stride(&job.v))), False, row_major(room, n))
         for i in range(rows):
             ds = room + i * n
             mean = <F> dot(p + i * n, ds, n)
             for j in range(n):
                 ds[j] = p[i * n + j] * (ds[j] - mean)
-        product(job.blas, NO_TRANS, NO_TRANS, rows, d, n, job.scale, room, n, k_at, row_stride(&job.k), False,
-                dq_at, row_stride(dq))
-        product(job.blas, TRANS, NO_TRANS, n, d, rows, job.scale, room, n, q_at, row_stride(&job.q), True, dk_at, row_stride(dk))
+        product(job.blas, job.q.dtype, rows, n, d, job.scale, row_major(room, n), row_major(k_at, row_stride(&job.k)), False,
+                row_major(dq_at, row_stride(dq)))
+        product(job.blas, job.q.dtype, n, rows, d, job.scale, transposed(row_major(room, n)),
+                row_major(q_at, row_stride(&job.q)), True, row_major(dk_at, row_stride(dk)))
         first += rows
 
 

@@ -5,11 +5,11 @@
 from libc.string cimport memcpy, memset
 
 from needle_ndarray.kernels.direct cimport across, direct, direct_elements, fits, part_elements, swapped, weight_part
-from needle_ndarray.kernels.gemm cimport NO_TRANS, TRANS, Blas, product
-from needle_ndarray.kernels.views cimport FLOAT32, F
+from needle_ndarray.kernels.gemm cimport Blas, Matrix, product, row_major, transposed
+from needle_ndarray.kernels.views cimport FLOAT32, FLOAT64, F
 from needle_ndarray.threads cimport share
 
-cdef extern from "tile.h":
+cdef extern from "conv.h":
     void weigh_float "needle_weigh_float"(
         const float* a, Py_ssize_t outer, Py_ssize_t a_down, Py_ssize_t inner, Py_ssize_t a_across, const float* b,
         Py_ssize_t b_down, Py_ssize_t b_across, float* out, Py_ssize_t n, int add) noexcept nogil
@@ -168,28 +168,28 @@ cdef void forward(const Blas* blas, const Conv* g, const F* x, const F* weight, 
                   F* staged) noexcept nogil:
     """y[place:place+rows] = columns @ weight, group by group"""
     cdef Py_ssize_t count = g.c // g.groups, filters = g.f // g.groups, k = g.kh * g.kw * count, i
+    cdef Matrix seen                # an output place a row: what it sees of the input
     for i in range(g.groups):
-        if pointwise(g):
-            product(blas, NO_TRANS, NO_TRANS, rows, filters, k, 1, x + place * g.c + i * count, g.c,
-                    weight + i * filters, g.f, False, y + place * g.f + i * filters, g.f)
-        else:
+        seen = row_major(x + place * g.c + i * count, g.c)
+        if not pointwise(g):
             columns(g, x, place, rows, i * count, staged)
-            product(blas, NO_TRANS, NO_TRANS, rows, filters, k, 1, staged, k, weight + i * filters, g.f,
-                    False, y + place * g.f + i * filters, g.f)
+            seen = row_major(staged, k)
+        product(blas, FLOAT32 if F is float else FLOAT64, rows, k, filters, 1, seen, row_major(weight + i * filters, g.f), False,
+                row_major(y + place * g.f + i * filters, g.f))
 
 
 cdef void weight_grad(const Blas* blas, const Conv* g, const F* x, const F* y, F* weight, Py_ssize_t place, Py_ssize_t rows,
                       F* staged) noexcept nogil:
     """weight += columns^T @ y[place:place+rows]"""
     cdef Py_ssize_t count = g.c // g.groups, filters = g.f // g.groups, k = g.kh * g.kw * count, i
+    cdef Matrix seen                # an output place a row: what it sees of the input
     for i in range(g.groups):
-        if pointwise(g):
-            product(blas, TRANS, NO_TRANS, k, filters, rows, 1, x + place * g.c + i * count, g.c,
-                    y + place * g.f + i * filters, g.f, True, weight + i * filters, g.f)
-        else:
+        seen = row_major(x + place * g.c + i * count, g.c)
+        if not pointwise(g):
             columns(g, x, place, rows, i * count, staged)
-            product(blas, TRANS, NO_TRANS, k, filters, rows, 1, staged, k, y + place * g.f + i * filters, g.f,
-                    True, weight + i * filters, g.f)
+            seen = row_major(staged, k)
+        product(blas, FLOAT32 if F is float else FLOAT64, k, rows, filters, 1, transposed(seen),
+                row_major(y + place * g.f + i * filters, g.f), True, row_major(weight + i * filters, g.f))
 
 
 cdef void input_grad(const Blas* blas, const Conv* g, F* x, const F* weight, const F* y, Py_ssize_t n, Py_ssize_t top,
@@ -203,8 +203,9 @@ cdef void input_grad(const Blas* blas, const Conv* g, F* x, const F* weight, con
     while place < stop:
         rows = min(block, stop - place)
         for i in range(g.groups):
-            product(blas, NO_TRANS, TRANS, rows, k, filters, 1, y + (n * g.oh * g.ow + place) * g.f + i * filters, g.f,
-                    weight + i * filters, g.f, False, staged, k)
+            product(blas, FLOAT32 if F is float else FLOAT64, rows, filters, k, 1,
+                    row_major(y + (n * g.oh * g.ow + place) * g.f + i * filters, g.f),
+                    transposed(row_major(weight + i * filters, g.f)), False, row_major(staged, k))
             add_columns(g, staged, n, place, rows, i * count, top, bottom, x)
         place += rows
 
@@ -327,9 +328,10 @@ cdef void pointwise_block(const Work* job, Py_ssize_t b, F* x) noexcept nogil:
     cdef const Conv* g = job.g
     cdef Py_ssize_t rows = block_rows(g, sizeof(F)), count = g.c // g.groups, filters = g.f // g.groups, i
     for i in range(g.groups):
-        product(job.blas, NO_TRANS, TRANS, min(rows, g.n * g.oh * g.ow - b * rows), count, filters, 1,
-                <const F*> job.y + b * rows * g.f + i * filters, g.f, <const F*> job.weight + i * filters, g.f, False,
-                x + b * rows * g.c + i * count, g.c)
+        product(job.blas, job.dtype, min(rows, g.n * g.oh * g.ow - b * rows), filters, count, 1,
+                row_major(<const F*> job.y + b * rows * g.f + i * filters, g.f),
+                transposed(row_major(<const F*> job.weight + i * filters, g.f)), False,
+                row_major(x + b * rows * g.c + i * count, g.c))
 
 
 cdef void one_pointwise(const void* given, Py_ssize_t b, int thread) noexcept nogil:

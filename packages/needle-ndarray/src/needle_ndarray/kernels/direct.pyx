@@ -8,7 +8,7 @@ from needle_ndarray.kernels.conv cimport Conv
 from needle_ndarray.kernels.views cimport FLOAT32, F
 from needle_ndarray.threads cimport share
 
-cdef extern from "tile.h":
+cdef extern from "conv.h":
     const int ROWS "NEEDLE_ROWS"
     const int THIN "NEEDLE_THIN"
     const int VECTOR "NEEDLE_VECTOR"

@@ -1,40 +1,23 @@
 /* e^x and e^x - 1 of vectors: 2^k e^r with |r| <= log(2) / 2, e^r by its series. */
 #ifndef NEEDLE_EXPONENTIAL_H
 #define NEEDLE_EXPONENTIAL_H
-#include "sides.h"
-
-/* Below the lowest e^x is 0, from NORMAL on a normal number. LOG2 has so few bits that whole multiples of it are exact. */
-#define NEEDLE_LOWEST_float -104.0f
-#define NEEDLE_NORMAL_float -87.0f
-#define NEEDLE_ROUND_float 12582912.0f
-#define NEEDLE_LOG2_float 0.693359375f
-#define NEEDLE_LOG2_REST_float -2.12194440e-4f
-#define NEEDLE_BIAS_float 127
-#define NEEDLE_MANTISSA_float 23
-
-#define NEEDLE_LOWEST_double -746.0
-#define NEEDLE_NORMAL_double -708.0
-#define NEEDLE_ROUND_double 6755399441055744.0
-#define NEEDLE_LOG2_double 6.93145751953125e-1
-#define NEEDLE_LOG2_REST_double 1.42860682030941723212e-6
-#define NEEDLE_BIAS_double 1023
-#define NEEDLE_MANTISSA_double 52
+#include "lane_block.h"
 
 /* e^r - 1 = r + r^2 (1/2 + r/6 + ...), in pairs and pairs of pairs: no term waits for all the others */
-NEEDLE_INLINE needle_vector_float needle_small_float(needle_vector_float r)
+NEEDLE_INLINE needle_vec_float needle_series_float(needle_vec_float r)
 {
-    needle_vector_float zero = {0}, r2 = r * r;
-    needle_vector_float low = needle_fma_float(r, zero + 1.6666665459e-1f, zero + 5.0000001201e-1f);
-    needle_vector_float middle = needle_fma_float(r, zero + 8.3334519073e-3f, zero + 4.1665795894e-2f);
-    needle_vector_float high = needle_fma_float(r, zero + 1.9875691500e-4f, zero + 1.3981999507e-3f);
+    needle_vec_float zero = {0}, r2 = r * r;
+    needle_vec_float low = needle_fma_float(r, zero + 1.6666665459e-1f, zero + 5.0000001201e-1f);
+    needle_vec_float middle = needle_fma_float(r, zero + 8.3334519073e-3f, zero + 4.1665795894e-2f);
+    needle_vec_float high = needle_fma_float(r, zero + 1.9875691500e-4f, zero + 1.3981999507e-3f);
     return needle_fma_float(r2, needle_fma_float(r2 * r2, high, needle_fma_float(r2, middle, low)), r);
 }
 
-NEEDLE_INLINE needle_vector_double needle_small_double(needle_vector_double r)
+NEEDLE_INLINE needle_vec_double needle_series_double(needle_vec_double r)
 {
-    static const double c[12] = {1.0 / 2, 1.0 / 6, 1.0 / 24, 1.0 / 120, 1.0 / 720, 1.0 / 5040, 1.0 / 40320, 1.0 / 362880,
-                                 1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600, 1.0 / 6227020800};
-    needle_vector_double zero = {0}, r2 = r * r, r4 = r2 * r2, pair[6];
+    static const double c[12] = {1.0 / 2,     1.0 / 6,      1.0 / 24,      1.0 / 120,      1.0 / 720,       1.0 / 5040,
+                                 1.0 / 40320, 1.0 / 362880, 1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600, 1.0 / 6227020800};
+    needle_vec_double zero = {0}, r2 = r * r, r4 = r2 * r2, pair[6];
     for (int i = 0; i < 6; i++)
         pair[i] = needle_fma_double(r, zero + c[2 * i + 1], zero + c[2 * i]);
     for (int i = 0; i < 3; i++)
@@ -42,54 +25,65 @@ NEEDLE_INLINE needle_vector_double needle_small_double(needle_vector_double r)
     return needle_fma_double(r2, needle_fma_double(r4, needle_fma_double(r4, pair[2], pair[1]), pair[0]), r);
 }
 
-#define NEEDLE_EXPONENTIAL(T)                                                                                               \
-    /* k and r of x = k log(2) + r */                                                                                       \
-    NEEDLE_INLINE needle_vector_##T needle_rest_##T(needle_vector_##T x, needle_mask_##T *k)                                \
-    {                                                                                                                       \
-        needle_vector_##T zero = {0};                                                                                       \
-        needle_vector_##T whole = needle_fma_##T(x, zero + (T) 1.4426950408889634, zero + NEEDLE_ROUND_##T);                \
-        *k = (needle_mask_##T) whole - (needle_mask_##T) (zero + NEEDLE_ROUND_##T);                                         \
-        whole -= NEEDLE_ROUND_##T;                                                                                          \
-        x = needle_fma_##T(whole, zero - NEEDLE_LOG2_##T, x);                                                               \
-        return needle_fma_##T(whole, zero - NEEDLE_LOG2_REST_##T, x);                                                       \
-    }                                                                                                                       \
-                                                                                                                            \
-    /* 2^k, k no less than the smallest exponent */                                                                         \
-    NEEDLE_INLINE needle_vector_##T needle_power_##T(needle_mask_##T k)                                                     \
-    {                                                                                                                       \
-        return (needle_vector_##T) ((k + NEEDLE_BIAS_##T) << NEEDLE_MANTISSA_##T);                                          \
-    }                                                                                                                       \
-                                                                                                                            \
-    /* e^x for x <= 0; 2^k in two halves, for results that are tiny */                                                      \
-    NEEDLE_INLINE needle_vector_##T needle_exp_##T(needle_vector_##T x)                                                     \
-    {                                                                                                                       \
-        needle_vector_##T zero = {0}, r;                                                                                    \
-        needle_mask_##T k, half;                                                                                            \
-        r = needle_rest_##T(needle_larger_##T(zero + NEEDLE_LOWEST_##T, x), &k);                                            \
-        half = k >> 1;                                                                                                      \
-        return (needle_small_##T(r) + 1) * needle_power_##T(half) * needle_power_##T(k - half);                             \
-    }                                                                                                                       \
-                                                                                                                            \
-    /* the same with 0 in place of results that are not normal numbers: for sums, in two thirds of the time */              \
-    NEEDLE_INLINE needle_vector_##T needle_exp_normal_##T(needle_vector_##T x)                                              \
-    {                                                                                                                       \
-        needle_vector_##T zero = {0}, whole = needle_fma_##T(x, zero + (T) 1.4426950408889634, zero + NEEDLE_ROUND_##T), r; \
-        needle_mask_##T power = ((needle_mask_##T) whole << NEEDLE_MANTISSA_##T) + (needle_mask_##T) (zero + 1);            \
-        whole -= NEEDLE_ROUND_##T;                                                                                          \
-        r = needle_fma_##T(whole, zero - NEEDLE_LOG2_REST_##T, needle_fma_##T(whole, zero - NEEDLE_LOG2_##T, x));           \
-        r = (needle_small_##T(r) + 1) * (needle_vector_##T) power;                                                          \
-        return (needle_vector_##T) (~(x < NEEDLE_NORMAL_##T) & (needle_mask_##T) r);                                        \
-    }                                                                                                                       \
-                                                                                                                            \
-    /* e^x - 1 for 0 <= x < 80, accurate near 0 */                                                                          \
-    NEEDLE_INLINE needle_vector_##T needle_expm1_##T(needle_vector_##T x)                                                   \
-    {                                                                                                                       \
-        needle_mask_##T k;                                                                                                  \
-        needle_vector_##T r = needle_rest_##T(x, &k), power = needle_power_##T(k);                                          \
-        return needle_fma_##T(power, needle_small_##T(r), power - 1);                                                       \
-    }
+/* e^x is 0 below lowest, a normal number from normal on. round + x has the integer nearest to x in its last bits. log2 has so few
+ * bits that whole multiples of it are exact; log(2) = log2 + log2_low. */
+typedef struct {
+    double lowest, normal, round, log2, log2_low;
+    int bias, mantissa;
+} needle_format;
+static const needle_format needle_format_float = {-104, -87, 12582912, 0.693359375, -2.12194440e-4, 127, 23};
+static const needle_format needle_format_double = {-746, -708, 6755399441055744, 6.93145751953125e-1, 1.42860682030941723212e-6,
+                                                   1023, 52};
 
-NEEDLE_EXPONENTIAL(float)
-NEEDLE_EXPONENTIAL(double)
+#include "as_float.h"
+#include "exponential.h"
+#include "as_double.h"
+#include "exponential.h"
+#include "as_nothing.h"
+
+#elif defined(T)
+
+/* k, in the last bits of round + k, and r of x = k log(2) + r */
+NEEDLE_INLINE vec FN(reduce)(vec x, mask *k)
+{
+    const needle_format f = FN(format);
+    vec zero = {0}, rounded = FN(fma)(x, zero + (T) 1.4426950408889634, zero + (T) f.round), whole = rounded - (T) f.round;
+    *k = (mask) rounded;
+    return FN(fma)(whole, zero - (T) f.log2_low, FN(fma)(whole, zero - (T) f.log2, x));
+}
+
+/* 2^k, k no less than the smallest exponent */
+NEEDLE_INLINE vec FN(power_of_2)(mask k) { return (vec) ((k + FN(format).bias) << FN(format).mantissa); }
+
+/* e^x for x <= 0; 2^k in two halves, for results that are tiny */
+NEEDLE_INLINE vec FN(exp)(vec x)
+{
+    vec zero = {0}, r;
+    mask k, half;
+    r = FN(reduce)(FN(larger)(zero + (T) FN(format).lowest, x), &k);
+    k -= (mask) (zero + (T) FN(format).round);
+    half = k >> 1;
+    return (FN(series)(r) + 1) * FN(power_of_2)(half) * FN(power_of_2)(k - half);
+}
+
+/* the same with 0 in place of results that are not normal numbers: for sums, in two thirds of the time */
+NEEDLE_INLINE vec FN(exp_normal)(vec x)
+{
+    vec zero = {0}, r;
+    mask k;
+    r = FN(reduce)(x, &k);
+    r = (FN(series)(r) + 1) * (vec) ((k << FN(format).mantissa) + (mask) (zero + 1));
+    return (vec) (~(x < (T) FN(format).normal) & (mask) r);
+}
+
+/* e^x - 1 for 0 <= x < 80, accurate near 0 */
+NEEDLE_INLINE vec FN(expm1)(vec x)
+{
+    vec zero = {0}, r, power;
+    mask k;
+    r = FN(reduce)(x, &k);
+    power = FN(power_of_2)(k - (mask) (zero + (T) FN(format).round));
+    return FN(fma)(power, FN(series)(r), power - 1);
+}
 
 #endif

@@ -1,8 +1,14 @@
-from needle_ndarray.kernels.views cimport FLOAT32, FLOAT64, F
-
-cdef enum:
-    NO_TRANS = 111
-    TRANS = 112
+cdef extern from "gemm.h" nogil:
+    enum:
+        ROWS "NEEDLE_ROWS"
+        VECTOR "NEEDLE_VECTOR"                  # bytes
+    ctypedef struct Matrix "needle_matrix":     # of floats; see there
+        void* data
+        Py_ssize_t row, col
+    ctypedef struct Gemm "needle_gemm":         # out = base + alpha a @ b
+        Matrix a, b, base, out
+        Py_ssize_t m, k, n
+        double alpha
 
 cdef struct Blas:               # what was found in the BLAS library; NULL where there is none
     void* sgemm
@@ -10,31 +16,34 @@ cdef struct Blas:               # what was found in the BLAS library; NULL where
     void* sgemv
     void* dgemv
 
-cdef extern from "strip.h" nogil:
-    ctypedef struct Strip "needle_strip":       # see there
-        const void* a
-        const void* b
-        const void* base
-        void* out
-        Py_ssize_t a_row, a_col, b_row, base_row, base_col, out_row, out_col, rows, k, skip, cols
-        double alpha
-
-cdef Py_ssize_t strip_width(int dtype) noexcept nogil
-cdef void compute_strip(int dtype, const Strip* s) noexcept nogil
-cdef void pack_strip(int dtype, const char* b, Py_ssize_t b_row, Py_ssize_t b_col, Py_ssize_t k, Py_ssize_t cols,
-                     char* packed) noexcept nogil
+cdef Py_ssize_t panel_width(int dtype) noexcept nogil
+cdef void micro_panel(int dtype, const Gemm* g, Py_ssize_t skip) noexcept nogil
+cdef void pack(int dtype, const Matrix* b, Py_ssize_t k, Py_ssize_t columns, void* packed) noexcept nogil
 cdef bint is_small(Py_ssize_t m, Py_ssize_t k, Py_ssize_t n) noexcept nogil
-cdef void small_product(int dtype, const char* a, Py_ssize_t a_row, Py_ssize_t a_col, const char* b, Py_ssize_t b_row,
-                        Py_ssize_t b_col, const char* base, Py_ssize_t base_row, Py_ssize_t base_col, char* out,
-                        Py_ssize_t out_row, Py_ssize_t m, Py_ssize_t k, Py_ssize_t n, double alpha) noexcept nogil
-cdef void gemm(const Blas* blas, int dtype, int ta, int tb, Py_ssize_t m, Py_ssize_t n, Py_ssize_t k, double alpha,
-               const char* a, Py_ssize_t lda, const char* b, Py_ssize_t ldb, bint add, char* c, Py_ssize_t ldc) noexcept nogil
-cdef void gemv(const Blas* blas, int dtype, int trans, Py_ssize_t m, Py_ssize_t k, const char* a, Py_ssize_t lda, const char* x,
-               Py_ssize_t x_step, char* y, Py_ssize_t y_step) noexcept nogil
+cdef void small_gemm(int dtype, const Gemm* g) noexcept nogil
+cdef bint blas_reads(Matrix* a, Py_ssize_t rows, Py_ssize_t columns) noexcept nogil
+cdef void gemv(const Blas* blas, int dtype, Matrix a, Py_ssize_t m, Py_ssize_t k, const void* x, Py_ssize_t x_step, void* y,
+               Py_ssize_t y_step) noexcept nogil
+cdef void gemm(const Blas* blas, int dtype, const Gemm* g) noexcept nogil
 
 
-cdef inline void product(const Blas* blas, int ta, int tb, Py_ssize_t m, Py_ssize_t n, Py_ssize_t k, double alpha, const F* a,
-                         Py_ssize_t lda, const F* b, Py_ssize_t ldb, bint add, F* c, Py_ssize_t ldc) noexcept nogil:
-    """gemm of what the pointers point to"""
-    gemm(blas, FLOAT32 if F is float else FLOAT64, ta, tb, m, n, k, alpha, <const char*> a, lda, <const char*> b, ldb, add,
-         <char*> c, ldc)
+cdef inline Matrix row_major(const void* data, Py_ssize_t row) noexcept nogil:
+    """A matrix whose rows are `row` elements apart"""
+    cdef Matrix a
+    a.data, a.row, a.col = <void*> data, row, 1
+    return a
+
+
+cdef inline Matrix transposed(Matrix a) noexcept nogil:
+    a.row, a.col = a.col, a.row
+    return a
+
+
+cdef inline void product(const Blas* blas, int dtype, Py_ssize_t m, Py_ssize_t k, Py_ssize_t n, double alpha, Matrix a, Matrix b,
+                         bint add, Matrix out) noexcept nogil:
+    """out (m, n) = alpha a (m, k) @ b (k, n) [+ out]"""
+    cdef Gemm g
+    g.a, g.b, g.base, g.out, g.m, g.k, g.n, g.alpha = a, b, out, out, m, k, n, alpha
+    if not add:
+        g.base.data = NULL
+    gemm(blas, dtype, &g)

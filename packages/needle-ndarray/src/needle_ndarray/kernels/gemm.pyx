@@ -1,4 +1,5 @@
-# One product of matrices with one thread: small ones in strips of our own, the others by BLAS.
+# One matrix product on one thread, in the words of BLIS: the macro-kernel cuts it into blocks that the caches hold and packs
+# micro-panels of b; the micro-kernel (gemm.h) computes a few rows of one with all sums in registers. Large products go to BLAS.
 
 from needle_ndarray.kernels.views cimport FLOAT32, FLOAT64, F
 
@@ -11,12 +12,9 @@ ctypedef void (*sgemv_t)(int order, int trans, int m, int n, float alpha, const 
 ctypedef void (*dgemv_t)(int order, int trans, int m, int n, double alpha, const double* a, int lda,
                          const double* x, int incx, double beta, double* y, int incy) noexcept nogil
 
-cdef extern from "product.h" nogil:
-    enum:
-        ROWS "NEEDLE_ROWS"
-        VECTOR "NEEDLE_VECTOR"
-    void strip_float "needle_strip_float"(const Strip* s)
-    void strip_double "needle_strip_double"(const Strip* s)
+cdef extern from "gemm.h" nogil:
+    void micro_panel_float "needle_micro_panel_float"(const Gemm* g, Py_ssize_t skip)
+    void micro_panel_double "needle_micro_panel_double"(const Gemm* g, Py_ssize_t skip)
     void pack_float "needle_pack_float"(const float* b, Py_ssize_t b_row, Py_ssize_t b_col, Py_ssize_t k, Py_ssize_t cols,
                                         float* packed)
     void pack_double "needle_pack_double"(const double* b, Py_ssize_t b_row, Py_ssize_t b_col, Py_ssize_t k, Py_ssize_t cols,
@@ -24,146 +22,161 @@ cdef extern from "product.h" nogil:
 
 cdef enum:
     ROW_MAJOR = 101
-    SMALL = 300000          # multiplications up to which strips of our own beat the call of BLAS,
-    MIDDLE = 60000000       # and up to which they beat it where multiplications and additions are fused
-    DEPTH = 512             # of a strip: it stays in the first cache, a block of as many
-    HEIGHT = 192            # rows of the other operand in the second
-    WIDEST = 128            # bytes of its rows, at any level
-    LINE = 64               # bytes that caches move, and that rows begin with
+    NO_TRANS = 111
+    TRANS = 112
+    SMALL = 300000          # multiplications up to which the macro-kernel beats the call of BLAS,
+    MIDDLE = 60000000       # and up to which it does where multiplications and additions are fused
+    DEPTH = 512             # rows of a micro-panel of b, which stays in the first cache,
+    HEIGHT = 192            # and of a block of a, which stays in the second
+    WIDEST = 128            # bytes of a row of a micro-panel, at any level
+    LINE = 64               # bytes that caches move, and that packed rows begin with
     IN_PLACE = 8192         # elements of an operand that is small enough to be read where it lies
 
 
-cdef Py_ssize_t strip_width(int dtype) noexcept nogil:
-    """Columns of a strip"""
+cdef Py_ssize_t panel_width(int dtype) noexcept nogil:
+    """Columns of a micro-panel"""
     return 2 * VECTOR // (4 if dtype == FLOAT32 else 8)
 
 
-cdef void compute_strip(int dtype, const Strip* s) noexcept nogil:
-    """What product.h says of it"""
+cdef void micro_panel(int dtype, const Gemm* g, Py_ssize_t skip) noexcept nogil:
+    """All rows of at most panel_width columns of the result, without the first `skip`"""
     if dtype == FLOAT32:
-        strip_float(s)
+        micro_panel_float(g, skip)
     else:
-        strip_double(s)
+        micro_panel_double(g, skip)
 
 
-cdef void pack_strip(int dtype, const char* b, Py_ssize_t b_row, Py_ssize_t b_col, Py_ssize_t k, Py_ssize_t cols,
-                     char* packed) noexcept nogil:
-    """b (k, cols) in compact rows, as wide as the strip or half of it, 0 beyond the last column"""
+cdef void pack(int dtype, const Matrix* b, Py_ssize_t k, Py_ssize_t columns, void* packed) noexcept nogil:
+    """A micro-panel of b (k, columns) in compact rows, as wide as it or half of that, 0 beyond the last column"""
     if dtype == FLOAT32:
-        pack_float(<const float*> b, b_row, b_col, k, cols, <float*> packed)
+        pack_float(<const float*> b.data, b.row, b.col, k, columns, <float*> packed)
     else:
-        pack_double(<const double*> b, b_row, b_col, k, cols, <double*> packed)
+        pack_double(<const double*> b.data, b.row, b.col, k, columns, <double*> packed)
 
 
-cdef void block(const F* a, const F* b, Py_ssize_t b_row, Py_ssize_t b_col, Strip* s, Py_ssize_t n, F* packed) noexcept nogil:
-    """s.rows rows of all columns, s.k deep; b is read where it lies if there is no room to pack it.
+cdef void micro_panels(int dtype, const Gemm* block, F* packed) noexcept nogil:
+    """All micro-panels of a block; b is read where it lies unless there is memory to pack it.
 
-    The last strip begins further left, and computes some columns again.
+    The last micro-panel begins further left, and computes some columns again.
     """
-    cdef F* out = <F*> s.out
-    cdef const F* base = <const F*> s.base
-    cdef int dtype = FLOAT32 if F is float else FLOAT64
-    cdef Py_ssize_t wide = strip_width(dtype), j = 0, start, width
-    s.a = a
-    while j < n:
-        width = wide if n - j > wide // 2 and (n >= wide or packed is not NULL) else wide // 2
-        start = min(j, max(n - width, <Py_ssize_t> 0))
-        s.skip, s.cols, s.b, s.b_row = j - start, min(width, n - start), b + start, b_row
+    cdef Gemm g = block[0]
+    cdef Matrix b
+    cdef Py_ssize_t wide = panel_width(dtype), j = 0, start, width
+    while j < block.n:
+        width = wide if block.n - j > wide // 2 and (block.n >= wide or packed is not NULL) else wide // 2
+        start = min(j, max(block.n - width, <Py_ssize_t> 0))
+        g.n = min(width, block.n - start)
+        b = block.b
+        b.data = <F*> b.data + start * b.col
         if packed is not NULL:
-            pack_strip(dtype, <const char*> (b + start * b_col), b_row, b_col, s.k, s.cols, <char*> packed)
-            s.b, s.b_row = packed, width
-        s.out = out + start * s.out_col
-        if base is not NULL:
-            s.base = base + start * s.base_col
-        compute_strip(dtype, s)
+            pack(dtype, &b, g.k, g.n, packed)
+            b = row_major(packed, width)
+        g.b, g.out.data = b, <F*> block.out.data + start * block.out.col
+        if block.base.data is not NULL:
+            g.base.data = <F*> block.base.data + start * block.base.col
+        micro_panel(dtype, &g, j - start)
         j = start + width
 
 
-cdef void blocks(const F* a, const F* b, Py_ssize_t b_row, Py_ssize_t b_col, const F* base, Py_ssize_t base_row,
-                 Py_ssize_t base_col, F* out, Strip* s, Py_ssize_t m, Py_ssize_t k, Py_ssize_t n, F* packed) noexcept nogil:
-    """All rows and the whole depth, in parts that the caches hold; parts of equal depth are added up"""
-    cdef Py_ssize_t parts = (k + DEPTH - 1) // DEPTH, depth = k if parts <= 1 else (k + parts - 1) // parts, i = 0, l
-    while i < m:
-        s.rows, s.k, s.out = min(<Py_ssize_t> HEIGHT, m - i), depth, out + i * s.out_row
-        s.base, s.base_row, s.base_col = base, base_row, base_col
-        if base is not NULL:
-            s.base = base + i * base_row
-        block(a + i * s.a_row, b, b_row, b_col, s, n, packed)
-        l = depth
-        while l < k:
-            s.k, s.out = min(depth, k - l), out + i * s.out_row
-            s.base, s.base_row, s.base_col = s.out, s.out_row, s.out_col
-            block(a + i * s.a_row + l * s.a_col, b + l * b_row, b_row, b_col, s, n, packed)
-            l += depth
+cdef void macro_kernel(const Gemm* g, F* packed) noexcept nogil:
+    """The product in blocks of HEIGHT rows and equal parts of the depth, which are added up"""
+    cdef Gemm block = g[0]
+    cdef Py_ssize_t parts = (g.k + DEPTH - 1) // DEPTH, depth = g.k if parts <= 1 else (g.k + parts - 1) // parts, i = 0, l
+    while i < g.m:
+        block.m, block.out.data, block.base = min(<Py_ssize_t> HEIGHT, g.m - i), <F*> g.out.data + i * g.out.row, g.base
+        if g.base.data is not NULL:
+            block.base.data = <F*> g.base.data + i * g.base.row
+        l = 0
+        while l == 0 or l < g.k:
+            block.k = min(depth, g.k - l)
+            block.a.data = <F*> g.a.data + i * g.a.row + l * g.a.col
+            block.b.data = <F*> g.b.data + l * g.b.row
+            micro_panels(FLOAT32 if F is float else FLOAT64, &block, packed)
+            block.base = block.out
+            l += max(depth, <Py_ssize_t> 1)
         i += HEIGHT
 
 
-cdef void packed_blocks(const F* a, const F* b, Py_ssize_t b_row, Py_ssize_t b_col, const F* base, Py_ssize_t base_row,
-                        Py_ssize_t base_col, F* out, Strip* s, Py_ssize_t m, Py_ssize_t k, Py_ssize_t n) noexcept nogil:
-    cdef char room[DEPTH * WIDEST + LINE]
-    cdef F* packed = <F*> (<size_t> room + LINE - <size_t> room % LINE)
-    blocks(a, b, b_row, b_col, base, base_row, base_col, out, s, m, k, n, packed)
+cdef void packing_kernel(const Gemm* g, F unused) noexcept nogil:
+    """The macro-kernel with memory for a micro-panel; its own function, since small products do without that much stack"""
+    cdef char memory[DEPTH * WIDEST + LINE]
+    macro_kernel(g, <F*> (<size_t> memory + LINE - <size_t> memory % LINE))
 
 
-cdef void strips(const F* a, Py_ssize_t a_row, Py_ssize_t a_col, const F* b, Py_ssize_t b_row, Py_ssize_t b_col, const F* base,
-                 Py_ssize_t base_row, Py_ssize_t base_col, F* out, Py_ssize_t out_row, Py_ssize_t out_col, Py_ssize_t m,
-                 Py_ssize_t k, Py_ssize_t n, double alpha) noexcept nogil:
-    """out = base + alpha a @ b, with any strides; base may be NULL, or out"""
-    cdef Strip s
-    s.a_row, s.a_col, s.out_row, s.out_col, s.alpha = a_row, a_col, out_row, out_col, alpha
-    if b_col == 1 and n >= VECTOR // <Py_ssize_t> sizeof(F) and (k * b_row <= IN_PLACE or m <= 2 * ROWS):
-        blocks(a, b, b_row, b_col, base, base_row, base_col, out, &s, m, k, n, <F*> NULL)
+cdef void small_product(const Gemm* given, F unused) noexcept nogil:
+    """A tall, narrow result as a wide one: out^T = base^T + alpha b^T @ a^T"""
+    cdef Gemm g = given[0]
+    cdef Py_ssize_t lanes = VECTOR // <Py_ssize_t> sizeof(F)
+    if g.n < lanes and g.m > g.n:
+        g.a, g.b, g.m, g.n = transposed(given.b), transposed(given.a), given.n, given.m
+        g.base, g.out = transposed(g.base), transposed(g.out)
+    if g.b.col == 1 and g.n >= lanes and (g.k * g.b.row <= IN_PLACE or g.m <= 2 * ROWS):
+        macro_kernel(&g, <F*> NULL)
     else:
-        packed_blocks(a, b, b_row, b_col, base, base_row, base_col, out, &s, m, k, n)
-
-
-cdef void either(const F* a, Py_ssize_t a_row, Py_ssize_t a_col, const F* b, Py_ssize_t b_row, Py_ssize_t b_col, const F* base,
-                 Py_ssize_t base_row, Py_ssize_t base_col, F* out, Py_ssize_t out_row, Py_ssize_t m, Py_ssize_t k, Py_ssize_t n,
-                 double alpha) noexcept nogil:
-    """A tall, narrow result as a wide one: out^T = base^T + b^T @ a^T"""
-    if n < VECTOR // <Py_ssize_t> sizeof(F) and m > n:
-        strips(b, b_col, b_row, a, a_col, a_row, base, base_col, base_row, out, <Py_ssize_t> 1, out_row, n, k, m, alpha)
-    else:
-        strips(a, a_row, a_col, b, b_row, b_col, base, base_row, base_col, out, out_row, <Py_ssize_t> 1, m, k, n, alpha)
+        packing_kernel(&g, unused)
 
 
 cdef bint is_small(Py_ssize_t m, Py_ssize_t k, Py_ssize_t n) noexcept nogil:
     return m * n * k <= (MIDDLE if VECTOR > 16 else SMALL)
 
 
-cdef void small_product(int dtype, const char* a, Py_ssize_t a_row, Py_ssize_t a_col, const char* b, Py_ssize_t b_row,
-                        Py_ssize_t b_col, const char* base, Py_ssize_t base_row, Py_ssize_t base_col, char* out,
-                        Py_ssize_t out_row, Py_ssize_t m, Py_ssize_t k, Py_ssize_t n, double alpha) noexcept nogil:
-    """out = base + alpha a @ b, any strides of a, b and base; base may be NULL, or out"""
+cdef void small_gemm(int dtype, const Gemm* g) noexcept nogil:
+    """The product without BLAS: any strides"""
     if dtype == FLOAT32:
-        either(<const float*> a, a_row, a_col, <const float*> b, b_row, b_col, <const float*> base, base_row, base_col,
-               <float*> out, out_row, m, k, n, alpha)
+        small_product(g, <float> 0)
     else:
-        either(<const double*> a, a_row, a_col, <const double*> b, b_row, b_col, <const double*> base, base_row, base_col,
-               <double*> out, out_row, m, k, n, alpha)
+        small_product(g, <double> 0)
 
 
-cdef void gemm(const Blas* blas, int dtype, int ta, int tb, Py_ssize_t m, Py_ssize_t n, Py_ssize_t k, double alpha,
-               const char* a, Py_ssize_t lda, const char* b, Py_ssize_t ldb, bint add, char* c, Py_ssize_t ldc) noexcept nogil:
-    """c (m, n) = alpha a b [+ c]; lda, ldb, ldc from row to row, of a^T and b^T where they are given so"""
-    if is_small(m, k, n):
-        small_product(dtype, a, lda if ta == NO_TRANS else 1, 1 if ta == NO_TRANS else lda, b, ldb if tb == NO_TRANS else 1,
-                      1 if tb == NO_TRANS else ldb, c if add else NULL, ldc, 1, c, ldc, m, k, n, alpha)
-    elif dtype == FLOAT32:
-        (<sgemm_t> blas.sgemm)(ROW_MAJOR, ta, tb, <int> m, <int> n, <int> k, <float> alpha, <float*> a, <int> lda,
-                               <float*> b, <int> ldb, add, <float*> c, <int> ldc)
-    else:
-        (<dgemm_t> blas.dgemm)(ROW_MAJOR, ta, tb, <int> m, <int> n, <int> k, alpha, <double*> a, <int> lda,
-                               <double*> b, <int> ldb, add, <double*> c, <int> ldc)
+# ---- BLAS --------------------------------------------------------------------------
+
+cdef bint blas_reads(Matrix* a, Py_ssize_t rows, Py_ssize_t columns) noexcept nogil:
+    """Whether BLAS can read a matrix where it lies; strides along axes of one element become what BLAS asks for"""
+    cdef Py_ssize_t one = 1
+    if (a.col == 1 or columns == 1) and (a.row >= max(columns, one) or rows == 1):
+        a.row, a.col = max(a.row, max(columns, one)), 1
+        return a.row < 0x7fffffff
+    if (a.row == 1 or rows == 1) and (a.col >= max(rows, one) or columns == 1):
+        a.row, a.col = 1, max(a.col, max(rows, one))
+        return a.col < 0x7fffffff
+    return False
 
 
-cdef void gemv(const Blas* blas, int dtype, int trans, Py_ssize_t m, Py_ssize_t k, const char* a, Py_ssize_t lda, const char* x,
-               Py_ssize_t x_step, char* y, Py_ssize_t y_step) noexcept nogil:
-    """y (m,) = a x; lda from row to row, of a^T where it is given so"""
-    cdef int rows = <int> (m if trans == NO_TRANS else k), columns = <int> (k if trans == NO_TRANS else m)
+cdef inline int trans(Matrix a) noexcept nogil:
+    return NO_TRANS if a.col == 1 else TRANS
+
+
+cdef inline int leading(Matrix a) noexcept nogil:
+    return <int> (a.row if a.col == 1 else a.col)
+
+
+cdef void gemv(const Blas* blas, int dtype, Matrix a, Py_ssize_t m, Py_ssize_t k, const void* x, Py_ssize_t x_step, void* y,
+               Py_ssize_t y_step) noexcept nogil:
+    """y (m,) = a (m, k) x"""
+    blas_reads(&a, m, k)
+    cdef int rows = <int> (m if a.col == 1 else k), columns = <int> (k if a.col == 1 else m)
     if dtype == FLOAT32:
-        (<sgemv_t> blas.sgemv)(ROW_MAJOR, trans, rows, columns, 1, <float*> a, <int> lda, <float*> x, <int> x_step,
+        (<sgemv_t> blas.sgemv)(ROW_MAJOR, trans(a), rows, columns, 1, <float*> a.data, leading(a), <const float*> x, <int> x_step,
                                0, <float*> y, <int> y_step)
     else:
-        (<dgemv_t> blas.dgemv)(ROW_MAJOR, trans, rows, columns, 1, <double*> a, <int> lda, <double*> x, <int> x_step,
-                               0, <double*> y, <int> y_step)
+        (<dgemv_t> blas.dgemv)(ROW_MAJOR, trans(a), rows, columns, 1, <double*> a.data, leading(a), <const double*> x,
+                               <int> x_step, 0, <double*> y, <int> y_step)
+
+
+cdef void gemm(const Blas* blas, int dtype, const Gemm* g) noexcept nogil:
+    """Small products by the macro-kernel, large ones by BLAS: a and b must be such that it reads them; base is out or NULL"""
+    cdef Matrix a = g.a, b = g.b
+    cdef bint add = g.base.data is not NULL
+    if is_small(g.m, g.k, g.n):
+        small_gemm(dtype, g)
+        return
+    blas_reads(&a, g.m, g.k)
+    blas_reads(&b, g.k, g.n)
+    if dtype == FLOAT32:
+        (<sgemm_t> blas.sgemm)(ROW_MAJOR, trans(a), trans(b), <int> g.m, <int> g.n, <int> g.k, <float> g.alpha,
+                               <float*> a.data, leading(a), <float*> b.data, leading(b), add, <float*> g.out.data,
+                               <int> g.out.row)
+    else:
+        (<dgemm_t> blas.dgemm)(ROW_MAJOR, trans(a), trans(b), <int> g.m, <int> g.n, <int> g.k, g.alpha,
+                               <double*> a.data, leading(a), <double*> b.data, leading(b), add, <double*> g.out.data,
+                               <int> g.out.row)

@@ -1,7 +1,7 @@
 # Layer norm over the last axis and batch norm over all others, forward and backward. Both are loops over rows of n elements.
 #
 # Statistics are those of x - x0 (x0 the first element, or row): with a mean far from 0, float32 keeps its digits. Sums are made
-# side by side (sides.h) or in columns of the element type for a short run, then in double; column sums over a partition that
+# in lane blocks (lane_block.h) or in columns of the element type for a short run, then in double; column sums over a partition that
 # depends on the shape alone, added in order: the same bits for every number of threads.
 
 from libc.math cimport NAN, sqrt

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include "vectors.h"
 
-enum { NEEDLE_BLOCKS = NEEDLE_VECTOR / 8 };             /* side by side */
+enum { NEEDLE_BLOCKS = NEEDLE_VECTOR / 8 }; /* side by side */
 typedef uint64_t needle_words __attribute__((vector_size(NEEDLE_VECTOR)));
 typedef uint32_t needle_halves __attribute__((vector_size(NEEDLE_VECTOR / 2), aligned(4), may_alias));
 
@@ -30,8 +30,8 @@ static void needle_philox(uint64_t seed, uint64_t counter, int n, uint32_t *w0, 
     for (int i = 0; i < n; i += NEEDLE_BLOCKS) {
         needle_words c0 = place + (counter + i), c1 = c0 >> 32, c2 = zero, c3 = zero;
         uint32_t k0 = (uint32_t) seed, k1 = (uint32_t) (seed >> 32);
-        _Pragma("GCC unroll 10") for (int r = 0; r < 10; r++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u)
-        {
+        NEEDLE_UNROLL(10)
+        for (int r = 0; r < 10; r++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
             needle_words p0 = needle_multiply(c0, left), p1 = needle_multiply(c2, right);
             c0 = (p1 >> 32) ^ c1 ^ k0;
             c1 = p1;

@@ -7,7 +7,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from needle_ndarray.kernels.ewise cimport unary
-from needle_ndarray.kernels.gemm cimport Strip, compute_strip, pack_strip, strip_width
+from needle_ndarray.kernels.gemm cimport Gemm, Matrix, micro_panel, pack, panel_width, row_major, transposed
 from needle_ndarray.kernels.strided cimport contiguous, gather, scatter
 from needle_ndarray.kernels.views cimport FLOAT32, F
 from needle_ndarray.optable cimport RELU, TANH
@@ -156,22 +156,21 @@ cdef int cell_rows(CellRows* job, int dtype, Py_ssize_t rows, int threads) noexc
 # ---- Products with packed weights --------------------------------------------------------------------------
 
 cdef Py_ssize_t packed_size(int dtype, Py_ssize_t k, Py_ssize_t n) noexcept nogil:
-    cdef Py_ssize_t wide = strip_width(dtype)
+    cdef Py_ssize_t wide = panel_width(dtype)
     return k * ((n + wide - 1) // wide) * wide
 
 
 cdef void product(int dtype, const F* a, Py_ssize_t row, Py_ssize_t rows, Py_ssize_t k, const F* packed, Py_ssize_t n,
                   F* out) noexcept nogil:
     """out (rows, n), compact, = a (rows, k), its rows `row` apart, times the packed weights (k, n)"""
-    cdef Py_ssize_t wide = strip_width(dtype), column = 0
-    cdef Strip s
-    s.a, s.a_row, s.a_col, s.out_row, s.out_col = a, row, 1, n, 1
-    s.base, s.base_row, s.base_col = NULL, 0, 0
-    s.rows, s.k, s.skip, s.alpha = rows, k, 0, 1
+    cdef Py_ssize_t wide = panel_width(dtype), column = 0
+    cdef Gemm g
+    g.a, g.base, g.m, g.k, g.alpha = row_major(a, row), row_major(NULL, 0), rows, k, 1
     while column < n:
-        s.b, s.b_row, s.cols = packed + column * k, wide if n - column > wide // 2 else wide // 2, min(wide, n - column)
-        s.out = out + column
-        compute_strip(dtype, &s)
+        g.n = min(wide, n - column)
+        g.b = row_major(packed + column * k, wide if g.n > wide // 2 else wide // 2)
+        g.out = row_major(out + column, n)
+        micro_panel(dtype, &g, 0)
         column += wide
 
 
@@ -263,12 +262,15 @@ cdef void one_task(const void* given, Py_ssize_t i, int thread) noexcept nogil:
 
 
 cdef void one_packed(const void* given, Py_ssize_t i, int thread) noexcept nogil:
-    """A strip of the weights; backward: transposed"""
+    """A micro-panel of the weights; backward: transposed"""
     cdef const Run* c = <const Run*> given
     cdef Py_ssize_t wide = c.q.gates * c.q.n, k = wide if c.backward else c.q.n, n = c.q.n if c.backward else wide
-    cdef Py_ssize_t item = 4 if c.q.dtype == FLOAT32 else 8, width = strip_width(c.q.dtype), first = i * width
-    pack_strip(c.q.dtype, <const char*> c.q.weight + first * (wide if c.backward else 1) * item, 1 if c.backward else wide,
-               wide if c.backward else 1, k, min(width, n - first), c.packed + first * k * item)
+    cdef Py_ssize_t item = 4 if c.q.dtype == FLOAT32 else 8, width = panel_width(c.q.dtype), first = i * width
+    cdef Matrix weight = row_major(c.q.weight, wide)
+    if c.backward:
+        weight = transposed(weight)
+    weight.data = <char*> weight.data + first * weight.col * item
+    pack(c.q.dtype, &weight, k, min(width, n - first), c.packed + first * k * item)
 
 
 cdef int run_sequence(const Sequence* q, bint backward, int threads) noexcept nogil:
@@ -287,7 +289,7 @@ cdef int run_sequence(const Sequence* q, bint backward, int threads) noexcept no
     c.packed = memory + LINE - <size_t> memory % LINE
     c.bias = c.packed + size * item
     c.staged = c.bias + wide * item
-    share(one_packed, &c, packed_size(q.dtype, 1, n if backward else wide) // strip_width(q.dtype), threads)
+    share(one_packed, &c, packed_size(q.dtype, 1, n if backward else wide) // panel_width(q.dtype), threads)
     if q.bias is NULL:
         memset(c.bias, 0, wide * item)
     else:

@@ -10,16 +10,20 @@
 
 #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__SANITIZE_ADDRESS__)
 #if __GLIBC_PREREQ(2, 35)
-#define NEEDLE_VECTOR_FUNCTION(name)                                           \
-    _Pragma("omp declare simd notinbranch") extern double name(double);        \
-    _Pragma("omp declare simd notinbranch") extern float name##f(float);
-NEEDLE_VECTOR_FUNCTION(exp)
-NEEDLE_VECTOR_FUNCTION(expm1)
-NEEDLE_VECTOR_FUNCTION(log)
-NEEDLE_VECTOR_FUNCTION(log1p)
-NEEDLE_VECTOR_FUNCTION(sin)
-NEEDLE_VECTOR_FUNCTION(cos)
-NEEDLE_VECTOR_FUNCTION(erf)
+_Pragma("omp declare simd notinbranch") extern double exp(double);
+_Pragma("omp declare simd notinbranch") extern float expf(float);
+_Pragma("omp declare simd notinbranch") extern double expm1(double);
+_Pragma("omp declare simd notinbranch") extern float expm1f(float);
+_Pragma("omp declare simd notinbranch") extern double log(double);
+_Pragma("omp declare simd notinbranch") extern float logf(float);
+_Pragma("omp declare simd notinbranch") extern double log1p(double);
+_Pragma("omp declare simd notinbranch") extern float log1pf(float);
+_Pragma("omp declare simd notinbranch") extern double sin(double);
+_Pragma("omp declare simd notinbranch") extern float sinf(float);
+_Pragma("omp declare simd notinbranch") extern double cos(double);
+_Pragma("omp declare simd notinbranch") extern float cosf(float);
+_Pragma("omp declare simd notinbranch") extern double erf(double);
+_Pragma("omp declare simd notinbranch") extern float erff(float);
 #define NEEDLE_VECTOR_MATH "libmvec"
 #endif
 #endif

@@ -1,56 +1,107 @@
-/* Vectors as wide as the instruction set has them, for loops whose sums must stay in registers. Multiplications and additions
- * are fused where they can be: the build forbids contraction elsewhere, so it is asked for by name. */
+/* Vectors as wide as the instruction set has them, for loops whose sums must stay in registers.
+ *
+ * Functions for float and for double have one source: a header reads itself once for each.
+ *
+ *     #ifndef NEEDLE_NORM_H            at first what does not depend on the type, then
+ *     #include "as_float.h"            T is float, `vec` its vector, FN(exp) is needle_exp_float
+ *     #include "norm.h"
+ *     #include "as_double.h"
+ *     #include "norm.h"
+ *     #include "as_nothing.h"
+ *     #elif defined(T)                 the functions
+ */
 #ifndef NEEDLE_VECTORS_H
 #define NEEDLE_VECTORS_H
 #include <stddef.h>
 #include <string.h>
 
-#define NEEDLE_INLINE static inline __attribute__((always_inline))
-
+/* NEEDLE_ROWS: rows of a register tile that is two vectors wide, as many as leave registers for its operands */
 #if defined(__AVX512F__)
 #include <immintrin.h>
 #define NEEDLE_VECTOR 64
 #define NEEDLE_ROWS 8
-#define needle_fma_float(a, b, c) ((needle_vector_float) _mm512_fmadd_ps((__m512) (a), (__m512) (b), (__m512) (c)))
-#define needle_fma_double(a, b, c) ((needle_vector_double) _mm512_fmadd_pd((__m512d) (a), (__m512d) (b), (__m512d) (c)))
-#define needle_larger_float(a, b) ((needle_vector_float) _mm512_max_ps((__m512) (a), (__m512) (b)))
-#define needle_larger_double(a, b) ((needle_vector_double) _mm512_max_pd((__m512d) (a), (__m512d) (b)))
-#define needle_smaller_float(a, b) ((needle_vector_float) _mm512_min_ps((__m512) (a), (__m512) (b)))
-#define needle_smaller_double(a, b) ((needle_vector_double) _mm512_min_pd((__m512d) (a), (__m512d) (b)))
+#define NEEDLE_X86(name) _mm512_##name
 #elif defined(__AVX2__) && defined(__FMA__)
 #include <immintrin.h>
 #define NEEDLE_VECTOR 32
 #define NEEDLE_ROWS 6
-#define needle_fma_float(a, b, c) ((needle_vector_float) _mm256_fmadd_ps((__m256) (a), (__m256) (b), (__m256) (c)))
-#define needle_fma_double(a, b, c) ((needle_vector_double) _mm256_fmadd_pd((__m256d) (a), (__m256d) (b), (__m256d) (c)))
-#define needle_larger_float(a, b) ((needle_vector_float) _mm256_max_ps((__m256) (a), (__m256) (b)))
-#define needle_larger_double(a, b) ((needle_vector_double) _mm256_max_pd((__m256d) (a), (__m256d) (b)))
-#define needle_smaller_float(a, b) ((needle_vector_float) _mm256_min_ps((__m256) (a), (__m256) (b)))
-#define needle_smaller_double(a, b) ((needle_vector_double) _mm256_min_pd((__m256d) (a), (__m256d) (b)))
+#define NEEDLE_X86(name) _mm256_##name
 #else
 #define NEEDLE_VECTOR 16
 #define NEEDLE_ROWS 6
-#define needle_fma_float(a, b, c) ((a) * (b) + (c))
-#define needle_fma_double(a, b, c) ((a) * (b) + (c))
-#define needle_larger_float(a, b) needle_where_float((a) > (b), a, b)
-#define needle_larger_double(a, b) needle_where_double((a) > (b), a, b)
-#define needle_smaller_float(a, b) needle_where_float((a) < (b), a, b)
-#define needle_smaller_double(a, b) needle_where_double((a) < (b), a, b)
 #endif
 
-/* needle_vector_T, the same at any address (loose), integers as wide (mask), and how many elements it has. Of larger and smaller
- * the second counts where one is NaN. */
-#define NEEDLE_VECTORS(T, I)                                                                                                \
-    typedef T needle_vector_##T __attribute__((vector_size(NEEDLE_VECTOR)));                                                \
-    typedef I needle_mask_##T __attribute__((vector_size(NEEDLE_VECTOR)));                                                  \
-    typedef T needle_loose_##T __attribute__((vector_size(NEEDLE_VECTOR), aligned(sizeof(T)), may_alias));                  \
-    enum { needle_lanes_##T = NEEDLE_VECTOR / sizeof(T) };                                                                  \
-    static inline needle_vector_##T needle_where_##T(needle_mask_##T which, needle_vector_##T a, needle_vector_##T b)       \
-    {                                                                                                                       \
-        return (needle_vector_##T) ((which & (needle_mask_##T) a) | (~which & (needle_mask_##T) b));                        \
-    }
+#define NEEDLE_INLINE static inline __attribute__((always_inline))
+#define NEEDLE_PRAGMA(text) _Pragma(#text)
+#if defined(__clang__)
+#define NEEDLE_UNROLL(n) NEEDLE_PRAGMA(clang loop unroll_count(n))
+#else
+#define NEEDLE_UNROLL(n) NEEDLE_PRAGMA(GCC unroll n)
+#endif
 
-NEEDLE_VECTORS(float, int)
-NEEDLE_VECTORS(double, long long)
+#include "as_float.h"
+#include "vectors.h"
+#include "as_double.h"
+#include "vectors.h"
+#include "as_nothing.h"
+
+#elif defined(T)
+
+typedef T vec __attribute__((vector_size(NEEDLE_VECTOR)));
+typedef INTEGER mask __attribute__((vector_size(NEEDLE_VECTOR))); /* what a comparison of vectors gives: all bits, or none */
+typedef T unaligned __attribute__((vector_size(NEEDLE_VECTOR), aligned(sizeof(T)), may_alias));
+
+/* a where the bits of `which` are set, else b */
+NEEDLE_INLINE vec FN(where)(mask which, vec a, vec b) { return (vec) ((which & (mask) a) | (~which & (mask) b)); }
+
+/* fma(a, b, c) = a b + c, with one rounding where the processor has it: the build forbids contraction elsewhere, so it is asked
+ * for by name. larger, smaller: the second counts where one is NaN. */
+#ifdef NEEDLE_X86
+NEEDLE_INLINE vec FN(fma)(vec a, vec b, vec c) { return X86(fmadd)(a, b, c); }
+NEEDLE_INLINE vec FN(larger)(vec a, vec b) { return X86(max)(a, b); }
+NEEDLE_INLINE vec FN(smaller)(vec a, vec b) { return X86(min)(a, b); }
+#else
+NEEDLE_INLINE vec FN(fma)(vec a, vec b, vec c) { return a * b + c; }
+NEEDLE_INLINE vec FN(larger)(vec a, vec b) { return FN(where)(a > b, a, b); }
+NEEDLE_INLINE vec FN(smaller)(vec a, vec b) { return FN(where)(a < b, a, b); }
+#endif
+
+/* low = a0 b0 a1 b1 ..., high = the same of the upper halves */
+NEEDLE_INLINE void FN(zip)(vec a, vec b, vec *low, vec *high)
+{
+#if defined(__clang__)          /* which makes shuffles of such loops, and has none whose order is a variable */
+    for (int i = 0; i < LANES / 2; i++) {
+        (*low)[2 * i] = a[i], (*low)[2 * i + 1] = b[i];
+        (*high)[2 * i] = a[LANES / 2 + i], (*high)[2 * i + 1] = b[LANES / 2 + i];
+    }
+#else
+    mask order;
+    for (int i = 0; i < LANES; i++)
+        order[i] = i / 2 + i % 2 * LANES;
+    *low = __builtin_shuffle(a, b, order);
+    *high = __builtin_shuffle(a, b, order + LANES / 2);
+#endif
+}
+
+NEEDLE_INLINE vec FN(load)(const T *x) { return *(const unaligned *) x; }
+NEEDLE_INLINE void FN(store)(vec v, T *out) { *(unaligned *) out = v; }
+
+/* the first `left` elements, zeros in the other lanes */
+NEEDLE_INLINE vec FN(load_some)(const T *x, ptrdiff_t left)
+{
+    T line[LANES] = {0};
+    if (left >= LANES)
+        return FN(load)(x);
+    memcpy(line, x, left * sizeof(T));
+    return FN(load)(line);
+}
+
+NEEDLE_INLINE void FN(store_some)(vec v, T *out, ptrdiff_t left)
+{
+    if (left >= LANES)
+        FN(store)(v, out);
+    else
+        memcpy(out, &v, left * sizeof(T));
+}
 
 #endif

@@ -1,0 +1,144 @@
+/* Micro-kernels of convolutions and of the gradient of their weights: NEEDLE_ROWS places times two vectors of filters, or NEEDLE_THIN
+ * places times one where that holds all of them. The sums stay in registers; nothing is packed but the weights. */
+#ifndef NEEDLE_CONV_H
+#define NEEDLE_CONV_H
+#include "vectors.h"
+
+enum { NEEDLE_THIN = 10 };
+
+#include "as_float.h"
+#include "conv.h"
+#include "as_double.h"
+#include "conv.h"
+#include "as_nothing.h"
+
+#elif defined(T)
+
+/* a[r]             what place r sees: `outer` times `inner` runs of `length` elements, `down` and `across` apart
+ * weight           V vectors per element seen; for the next run they are `b_down` and `b_across` further on
+ * out[r]           `width` sums of place r, for r < rows */
+NEEDLE_INLINE void FN(tile_of)(const int R, const int V, const T *const *a, ptrdiff_t outer, ptrdiff_t down, ptrdiff_t inner,
+                               ptrdiff_t across, ptrdiff_t length, const T *weight, ptrdiff_t b_down, ptrdiff_t b_across,
+                               T *const *out, ptrdiff_t rows, ptrdiff_t width)
+{
+    vec sum[NEEDLE_THIN][2] = {{{0}}};
+    for (ptrdiff_t u = 0; u < outer; u++)
+        for (ptrdiff_t v = 0; v < inner; v++) {
+            const T *at[NEEDLE_THIN];
+            for (int r = 0; r < R; r++)
+                at[r] = a[r] + u * down + v * across;
+            const T *b = weight + u * b_down + v * b_across;
+            for (ptrdiff_t j = 0; j < length; j++, b += V * LANES) {
+                vec first = FN(load)(b), second = FN(load)(b + (V - 1) * LANES);
+                NEEDLE_UNROLL(16)
+                for (int r = 0; r < R; r++) {
+                    vec x = at[r][j] - (vec) {0};
+                    sum[r][0] = FN(fma)(x, first, sum[r][0]);
+                    if (V == 2)
+                        sum[r][1] = FN(fma)(x, second, sum[r][1]);
+                }
+            }
+        }
+    NEEDLE_UNROLL(16)
+    for (int r = 0; r < R; r++) {
+        if (r < rows && width == V * LANES) {
+            FN(store)(sum[r][0], out[r]);
+            if (V == 2)
+                FN(store)(sum[r][1], out[r] + LANES);
+        } else if (r < rows) {
+            T row[2 * LANES];
+            memcpy(row, &sum[r][0], sizeof row / 2);
+            memcpy(row + LANES, &sum[r][1], sizeof row / 2);
+            memcpy(out[r], row, width * sizeof(T));
+        }
+    }
+}
+static void FN(tile)(int thin, const T *const *a, ptrdiff_t outer, ptrdiff_t down, ptrdiff_t inner, ptrdiff_t across,
+                     ptrdiff_t length, const T *weight, ptrdiff_t b_down, ptrdiff_t b_across, T *const *out, ptrdiff_t rows,
+                     ptrdiff_t width)
+{
+    if (thin)
+        FN(tile_of)(NEEDLE_THIN, 1, a, outer, down, inner, across, length, weight, b_down, b_across, out, rows, width);
+    else
+        FN(tile_of)(NEEDLE_ROWS, 2, a, outer, down, inner, across, length, weight, b_down, b_across, out, rows, width);
+}
+
+/* out[r][i] += sum over the places of a[place + at[r]] * b[place][i]: one tile of the gradient of the weights.
+ * `outer` times `inner` places, in `a` they are `down` and `across` apart, in `b` they follow each other by `stride`. */
+NEEDLE_INLINE void FN(outer_tile_of)(const int R, const int V, const T *a, const ptrdiff_t *at, ptrdiff_t outer, ptrdiff_t down,
+                                     ptrdiff_t inner, ptrdiff_t across, const T *b, ptrdiff_t stride, T *const *out, ptrdiff_t rows,
+                                     ptrdiff_t width)
+{
+    vec sum[NEEDLE_THIN][2] = {{{0}}};
+    ptrdiff_t here[NEEDLE_THIN];
+    for (int r = 0; r < R; r++)
+        here[r] = at[r];
+    for (ptrdiff_t u = 0; u < outer; u++, a += down) {
+        const T *place = a;
+        for (ptrdiff_t v = 0; v < inner; v++, place += across, b += stride) {
+            vec first = FN(load)(b), second = FN(load)(b + (V - 1) * LANES);
+            NEEDLE_UNROLL(16)
+            for (int r = 0; r < R; r++) {
+                vec x = place[here[r]] - (vec) {0};
+                sum[r][0] = FN(fma)(x, first, sum[r][0]);
+                if (V == 2)
+                    sum[r][1] = FN(fma)(x, second, sum[r][1]);
+            }
+        }
+    }
+    NEEDLE_UNROLL(16)
+    for (int r = 0; r < R; r++)
+        if (r < rows) {
+            T row[2 * LANES];
+            memcpy(row, &sum[r][0], sizeof row / 2);
+            memcpy(row + LANES, &sum[r][1], sizeof row / 2);
+            for (ptrdiff_t i = 0; i < width; i++)
+                out[r][i] += row[i];
+        }
+}
+static void FN(outer_tile)(int thin, const T *a, const ptrdiff_t *at, ptrdiff_t outer, ptrdiff_t down, ptrdiff_t inner,
+                           ptrdiff_t across, const T *b, ptrdiff_t stride, T *const *out, ptrdiff_t rows, ptrdiff_t width)
+{
+    if (thin)
+        FN(outer_tile_of)(NEEDLE_THIN, 1, a, at, outer, down, inner, across, b, stride, out, rows, width);
+    else
+        FN(outer_tile_of)(NEEDLE_ROWS, 2, a, at, outer, down, inner, across, b, stride, out, rows, width);
+}
+
+/* out[i] = (add ? out[i] : 0) + sum of a[i] * b[i] over `outer` times `inner` places, for n channels */
+static void FN(weigh)(const T *a, ptrdiff_t outer, ptrdiff_t a_down, ptrdiff_t inner, ptrdiff_t a_across, const T *b,
+                      ptrdiff_t b_down, ptrdiff_t b_across, T *out, ptrdiff_t n, int add)
+{
+    ptrdiff_t i = 0;
+    for (; i + 4 * LANES <= n; i += 4 * LANES) {
+        vec sum[4] = {{0}};
+        for (ptrdiff_t u = 0; u < outer; u++)
+            for (ptrdiff_t v = 0; v < inner; v++) {
+                const T *x = a + u * a_down + v * a_across + i, *w = b + u * b_down + v * b_across + i;
+                NEEDLE_UNROLL(4)
+                for (int r = 0; r < 4; r++)
+                    sum[r] = FN(fma)(FN(load)(x + r * LANES), FN(load)(w + r * LANES), sum[r]);
+            }
+        NEEDLE_UNROLL(4)
+        for (int r = 0; r < 4; r++) {
+            T *to = out + i + r * LANES;
+            FN(store)(add ? FN(load)(to) + sum[r] : sum[r], to);
+        }
+    }
+    for (; i + LANES <= n; i += LANES) {
+        vec sum = {0};
+        for (ptrdiff_t u = 0; u < outer; u++)
+            for (ptrdiff_t v = 0; v < inner; v++)
+                sum = FN(fma)(FN(load)(a + u * a_down + v * a_across + i), FN(load)(b + u * b_down + v * b_across + i), sum);
+        FN(store)(add ? FN(load)(out + i) + sum : sum, out + i);
+    }
+    for (; i < n; i++) {
+        T sum = 0;
+        for (ptrdiff_t u = 0; u < outer; u++)
+            for (ptrdiff_t v = 0; v < inner; v++)
+                sum += a[u * a_down + v * a_across + i] * b[u * b_down + v * b_across + i];
+        out[i] = add ? out[i] + sum : sum;
+    }
+}
+
+#endif
