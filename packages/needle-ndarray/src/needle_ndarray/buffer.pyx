@@ -12,47 +12,11 @@ from cpython.pycapsule cimport PyCapsule_New
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdlib cimport free
 
-cdef extern from *:
-    """
-    #include <stdlib.h>
-    #include <unistd.h>
-    #ifdef __SANITIZE_ADDRESS__
-    #include <sanitizer/asan_interface.h>
-    #define needle_lend(p, n, room) (ASAN_UNPOISON_MEMORY_REGION((p), (n)), \\
-                                     ASAN_POISON_MEMORY_REGION((char *)(p) + (n), (room) - (n)))
-    #define needle_end(p, room) ASAN_UNPOISON_MEMORY_REGION((p), (room))
-    #else
-    #define needle_lend(p, n, room) ((void)0)
-    #define needle_end(p, room) ((void)0)
-    #endif
-    #if defined(__linux__)
-    #include <sys/mman.h>
-    #define needle_huge_pages(p, n) madvise((p), (n), MADV_HUGEPAGE)
-    #else
-    #define needle_huge_pages(p, n) ((void)0)
-    #endif
-    #if defined(__x86_64__)
-    static int needle_cpu_level(void) {
-        __builtin_cpu_init();
-        if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd")
-            && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) return 4;
-        if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi")
-            && __builtin_cpu_supports("bmi2")) return 3;
-        return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt") ? 2 : 1;
-    }
-    #else
-    static int needle_cpu_level(void) { return 0; }
-    #endif
-    #define needle_highest_bit(n) (63 - __builtin_clzll((unsigned long long)(n)))
-    static Py_ssize_t needle_physical_memory(void) {
-        return (Py_ssize_t)sysconf(_SC_PHYS_PAGES) * (Py_ssize_t)sysconf(_SC_PAGESIZE);
-    }
-    """
+cdef extern from "system.h":
     int posix_memalign(void** out, size_t alignment, size_t size) nogil
     void needle_huge_pages(void* ptr, size_t nbytes) nogil
-    # In a sanitizer build only the bytes asked for may be touched, of blocks in use only.
-    void lend "needle_lend"(void* ptr, Py_ssize_t nbytes, Py_ssize_t room) noexcept nogil
-    void end_of_life "needle_end"(void* ptr, Py_ssize_t room) noexcept nogil
+    void lend "needle_lend"(void* ptr, Py_ssize_t nbytes, Py_ssize_t block_bytes) noexcept nogil
+    void end_of_life "needle_end"(void* ptr, Py_ssize_t block_bytes) noexcept nogil
     int needle_cpu_level()
     int highest_bit "needle_highest_bit"(Py_ssize_t n) noexcept nogil
     Py_ssize_t needle_physical_memory()
