@@ -44,7 +44,7 @@ FEW_EXAMPLES = {"NEEDLE_HYPOTHESIS": "small"}
 nox.needs_version = ">=2024.4.15"
 nox.options.default_venv_backend = "virtualenv"  # comes with nox, and needs no ensurepip
 nox.options.error_on_external_run = True
-nox.options.sessions = ["lint", "typecheck", "tests", "cpu_only", "integration", "kernels_debug"]
+nox.options.sessions = ["lint", "typecheck", "tests", "cpu_only", "integration", "kernels_debug", "clang"]
 nox.options.sessions += ["cuda_emulated", "cuda_compile"]
 # Python compiles what is imported, a small part of what pip would compile; "0" is how pip is told not to.
 os.environ |= {"PIP_NO_COMPILE": "0", "PYTHONDONTWRITEBYTECODE": ""}
@@ -205,6 +205,23 @@ def kernels_debug(session: nox.Session) -> None:
 
 
 @nox.session
+def clang(session: nox.Session) -> None:
+    """needle-ndarray and needle-core compiled by Clang, and the contract suite and the course's code on them."""
+    session.install("ziglang==0.17.0")  # a Clang that PyPI has; it spells the x86-64 levels in its own way
+    compiler = Path(session.create_tmp()).resolve() / "cc"
+    compiler.write_text(
+        "#!/bin/sh\n"
+        'for a; do shift; case "$a" in -march=x86-64-v*) a="-mcpu=x86_64_v${a##*v}";; esac; set -- "$@" "$a"; done\n'
+        f'exec {shlex.quote(str(Path(session.bin) / "python"))} -m ziglang cc "$@"\n'
+    )
+    compiler.chmod(0o755)
+    build = {"CC": str(compiler), "NEEDLE_BUILD_LEVELS": "v2,v3", "NEEDLE_BUILD_OPTIMIZE": "1"}
+    install_editable(session, "core", "clang", build)
+    kernels = [f"{tests_of('ndarray')}/test_{name}.py" for name in ("contract", "convolution", "fused", "matmul_cpu")]
+    pytest(session, *kernels, *smoke_tests("ndarray", "core"), *QUICK_TESTS, *session.posargs)
+
+
+@nox.session
 def parity(session: nox.Session) -> None:
     """Tests marked `parity`: the same numbers as PyTorch."""
     install(session, *CPU, extras="[test]")
@@ -259,15 +276,20 @@ def cuda_gpu(session: nox.Session) -> None:
 # ---- Everything else ------------------------------------------------------------------------------------------
 
 
+def files_ending(*endings: str) -> list[str]:
+    """Sources of the packages by the ends of their names."""
+    return [str(path) for end in endings for path in sorted(ROOT.glob(f"packages/*/src/**/*.{end}"))]
+
+
 @nox.session
 def lint(session: nox.Session) -> None:
-    """ruff and cython-lint; `nox -s lint -- --fix` repairs what ruff can."""
-    session.install("ruff>=0.17,<0.18", "cython-lint>=0.22,<0.23")
+    """ruff, cython-lint and clang-format; `nox -s lint -- --fix` repairs what they can."""
+    session.install("ruff>=0.17,<0.18", "cython-lint>=0.22,<0.23", "clang-format>=23,<24")
     fix = "--fix" in session.posargs
     session.run("ruff", "check", *(["--fix"] if fix else []), ".")
     session.run("ruff", "format", *([] if fix else ["--check"]), ".")
-    cython = [str(path) for path in sorted(ROOT.glob("packages/*/src/**/*.p[yx][xd]"))]
-    session.run("cython-lint", *cython)
+    session.run("cython-lint", *files_ending("pyx", "pxd"))
+    session.run("clang-format", *(["-i"] if fix else ["--dry-run", "-Werror"]), *files_ending("h"))
 
 
 @nox.session
