@@ -37,7 +37,8 @@ KERNELS = [
 ]
 X86_LEVELS = {"v2": "-march=x86-64-v2", "v3": "-march=x86-64-v3", "v4": "-march=x86-64-v4"}
 
-# Wrapping integers and no errno: what NumPy does. No contraction: one source, the same bits at every level.
+# Wrapping integers and no errno: what NumPy does. No contraction: multiplications and additions are fused only where a kernel asks
+# for it (products, exponentials), so levels differ in the last bits of those and in nothing else.
 COMPILE = [
     "-fwrapv",
     "-fno-math-errno",
