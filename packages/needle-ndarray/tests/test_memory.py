@@ -239,6 +239,31 @@ def test_threads_share_the_allocator():
     assert not wrong and stats["live_bytes"] <= before and stats["cached_bytes"] <= stats["cache_limit"]
 
 
+SIZES = {  # bytes asked for: as the message writes them
+    1 << 29: "536,870,912 bytes (512.0 MiB)",
+    3 << 29: "1,610,612,736 bytes (1.5 GiB)",
+    5 << 28: "1,342,177,280 bytes (1.2 GiB)",
+}
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="needs /proc")
+@pytest.mark.parametrize("nbytes", SIZES)
+def test_out_of_memory_in_units_that_fit(nbytes):
+    """Half a gigabyte is not "0.0 GiB"; nor are the arrays that are there."""
+    code = f"""
+import resource, needle_ndarray as nd
+kept = nd.ones(3 << 18)
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 26), used + (1 << 26)))
+try:
+    nd.empty({nbytes // 4})
+except MemoryError as error:
+    print(error)
+"""
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert SIZES[nbytes] in told and "3.0 MiB are in use by arrays" in told and " 0.0 " not in told
+
+
 def test_out_of_memory_says_how_much():
     with pytest.raises(MemoryError, match=r"[\d,]{10,} bytes"):
         nd.empty((1 << 44,))

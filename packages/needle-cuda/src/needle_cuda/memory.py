@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from needle_ndarray.buffer import next_version
+from needle_ndarray.buffer import format_bytes, next_version
 
 STAGED = 64 << 20  # bytes of pinned memory for one copy; larger ones go without
 
@@ -62,8 +62,8 @@ class DeviceMemory:
         except MemoryError as error:
             held = self.cupy.get_default_memory_pool().total_bytes()
             raise MemoryError(
-                f"cuda({self.number}): cannot allocate {nbytes:,} bytes ({nbytes / 2**30:,.1f} GiB);"
-                f" the pool holds {held / 2**30:,.1f} GiB, needle_cuda.empty_cache() gives back what is unused"
+                f"cuda({self.number}): cannot allocate {nbytes:,} bytes ({format_bytes(nbytes)});"
+                f" the pool holds {format_bytes(held)}, needle_cuda.empty_cache() gives back what is unused"
             ) from error
 
     def write(self, values: np.ndarray, target: Any) -> None:

@@ -164,9 +164,24 @@ cdef Buffer fresh(int size_class):
 
 cdef out_of_memory(Py_ssize_t nbytes):
     return MemoryError(
-        f"cannot allocate {nbytes:,} bytes ({nbytes / 2**30:,.1f} GiB): this machine has {PHYSICAL_MEMORY / 2**30:,.1f} GiB,"
-        f" {live_bytes / 2**30:,.1f} GiB are in use by arrays"
+        f"cannot allocate {nbytes:,} bytes ({format_bytes(nbytes)}): this machine has {format_bytes(PHYSICAL_MEMORY)},"
+        f" {format_bytes(live_bytes)} are in use by arrays"
     )
+
+
+def format_bytes(nbytes):
+    """Write a number of bytes in the largest unit of which there is one.
+
+    >>> format_bytes(100), format_bytes(3 << 19), format_bytes(1 << 29), format_bytes(1_610_612_736), format_bytes(1 << 50)
+    ('100 bytes', '1.5 MiB', '512.0 MiB', '1.5 GiB', '1,024.0 TiB')
+    """
+    cdef double size = nbytes  # a C integer would be divided as one
+    if size < 1024:
+        return f"{nbytes} bytes"
+    for unit in ("KiB", "MiB", "GiB", "TiB"):
+        size /= 1024
+        if size < 1023.95 or unit == "TiB":
+            return f"{size:,.1f} {unit}"
 
 
 cdef void recycle(Buffer buffer) noexcept:
