@@ -2,12 +2,15 @@
 
 import os
 import pickle
+import pickletools
+import tracemalloc
 
 import data_goldens as golden
 import numpy as np
 import pytest
 
 import needle_nn.data as data
+from needle_nn.data import pickles
 from needle_nn.data.pickles import load_arrays
 
 LAYOUTS = {
@@ -167,6 +170,64 @@ def test_hostile_pickles(case):
         load_arrays(content, "file")
     said = str(caught.value)
     assert said.startswith("file: ") and message in said and "\n" not in said and len(said) < 400
+
+
+# ---- Pickles that would take long ---------------------------------------------------------------------------
+
+COLLIDING = [(2**61 - 1) * i for i in range(1, 50_000)]  # the hash of each is 0
+LONG = b"X\x40\x42\x0f\x00" + b"a" * 1_000_000 + b"q\x00"  # a text of a million characters, number 0 of the memo
+ENCODE = b"X\x06\0\0\0latin1q\x01c_codecs\nencode\nq\x02"
+FROM_BUFFER = b"cnumpy\ndtype\nX\x02\0\0\0u1\x85Rq\x01cnumpy._core.numeric\n_frombuffer\nq\x02"
+HUGE = b"\x8a\xff" + b"\x7f" * 255 + b"q\x03"  # an int of 255 bytes, number 3
+SLOW = {
+    "opcodes": (b"}" * 3_000_000 + b".", "more than 300000 opcodes"),
+    "colliding keys": (pickle.dumps(dict.fromkeys(COLLIDING)), "a key of more than 32 bits"),
+    "colliding keys, one by one": (
+        b"}" + b"".join(b"L%dL\nNs" % key for key in COLLIDING) + b".",
+        "a key of more than 32 bits",
+    ),
+    "colliding negative keys": (pickle.dumps(dict.fromkeys(-key for key in COLLIDING)), "a key of more than 32 bits"),
+    "colliding numbers of the memo": (
+        b"N" + b"".join(b"p%d\n" % key for key in COLLIDING) + b".",
+        "a key of more than",
+    ),
+    "a text encoded again and again": (
+        b"\x80\x02" + LONG + ENCODE + b"h\x02h\x00h\x01\x86R" * 20_000 + b".",
+        "the arrays of a pickle of 1160041 bytes have more",
+    ),
+    "arrays of one text": (
+        b"\x80\x02" + LONG + FROM_BUFFER + b"h\x02(h\x00h\x01J\x40\x42\x0f\x00\x85X\x01\0\0\0CtR" * 20_000 + b".",
+        "bytes have more",
+    ),
+    "a product of huge sizes": (
+        b"\x80\x03" + HUGE + FROM_BUFFER + b"(C\x01ah\x01(" + b"h\x03" * 100_000 + b"tX\x01\0\0\0CtR.",
+        "an array of 100000 axes",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SLOW)
+def test_work_is_bounded(case):
+    """By the opcodes and the bytes of the pickle: each of these took minutes, or all memory, or would have with more bytes."""
+    content, message = SLOW[case]
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=message) as caught:
+            load_arrays(content, "file")
+        assert tracemalloc.get_traced_memory()[1] < 50 << 20
+    finally:
+        tracemalloc.stop()
+    assert str(caught.value).startswith("file: ") and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 4])
+def test_files_as_large_as_the_real_ones(protocol):
+    """10,000 images with their names, in a protocol of each kind: far from every limit."""
+    names = [b"leptodactylus_pentadactylus_s_%06d.png" % i for i in range(10_000)]
+    content = golden.cifar_pickle(10_000, protocol=protocol, filenames=names)
+    assert sum(1 for _ in pickletools.genops(content)) < pickles.MAX_OPCODES / 2
+    held, (pixels, kinds) = load_arrays(content, "file"), golden.cifar_arrays(10_000)
+    assert np.array_equal(held[b"data"], pixels) and held[b"labels"] == kinds.tolist() and held[b"filenames"] == names
 
 
 def test_a_memo_number_costs_nothing():

@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import tracemalloc
 
 import data_goldens as golden
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 import needle_nn.data as data
 from needle_nn.data import files
+from needle_nn.data.mnist import read_idx
 
 GOOD = golden.idx(golden.images())
 
@@ -167,6 +169,31 @@ def test_a_bomb_is_not_unpacked(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="found more"):
         data.MNISTDataset(path, path)
     assert min(read) > 0 and sum(read) < 10_000
+
+
+@pytest.mark.parametrize("shape", [(1 << 10, 1 << 10, 1 << 10), (2 << 10, 1 << 9, 1 << 9), (500, 512, 512)])
+def test_a_bomb_that_keeps_its_word_is_not_unpacked(tmp_path, shape):
+    """A megabyte that truly holds the gigabyte it announces, or a tenth of it: refused by the header, with the numbers."""
+    zeros = gzip.compress(bytes(1 << 20))
+    path = golden.write(tmp_path / "bomb", gzip.compress(golden.idx(np.empty(0), shape=shape)) + zeros * 1024)
+    size, held = os.path.getsize(path), np.prod(shape)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError) as caught:
+            data.MNISTDataset(path, path)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+    assert f"expected {held} bytes of images {shape}, but the file holds at most {100 * size} bytes" in str(
+        caught.value
+    )
+
+
+def test_small_files_may_hold_much(tmp_path):
+    """Blank images, as people make them to try something: 1000 times their packed size."""
+    path = golden.write(tmp_path / "blank", golden.idx(np.zeros((60_000, 28, 28), np.uint8)), packed=True)
+    assert os.path.getsize(path) * 900 < 60_000 * 784
+    assert not read_idx(path, 3).any()
 
 
 def test_limit_on_the_file_itself(tmp_path, monkeypatch):

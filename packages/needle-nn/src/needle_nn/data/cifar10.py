@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from needle_nn.data.dataset import Dataset
-from needle_nn.data.files import file_size
+from needle_nn.data.files import open_data
 from needle_nn.data.pickles import load_arrays
 
 _SHAPE = (3, 32, 32)
@@ -75,7 +75,6 @@ def _paths(folder: Path, names: list[str]) -> list[Path]:
 
 def _read(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """Pixels (n, 3072) uint8 and labels (n,) int64."""
-    file_size(path)
     pixels, labels = (_from_records if path.suffix == ".bin" else _from_pickle)(path)
     if not len(labels):
         raise ValueError(f"{path}: holds no images")
@@ -86,16 +85,18 @@ def _read(path: Path) -> tuple[np.ndarray, np.ndarray]:
 
 def _from_records(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """A byte of label and 3072 of pixels for each image."""
-    size = file_size(path)
-    if size % (1 + _PIXELS):
-        raise ValueError(f"{path}: {size} bytes, expected a multiple of {1 + _PIXELS} (a label and {_PIXELS} pixels)")
-    records = np.fromfile(path, dtype=np.uint8).reshape(-1, 1 + _PIXELS)
+    one = 1 + _PIXELS
+    with open_data(path) as (file, size):
+        if size % one:
+            raise ValueError(f"{path}: {size} bytes, expected a multiple of {one} (a label and {_PIXELS} pixels)")
+        records = np.fromfile(file, dtype=np.uint8, count=size).reshape(-1, one)
     return records[:, 1:], records[:, 0].astype(np.int64)
 
 
 def _from_pickle(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """A dict with `data` and `labels`."""
-    held = load_arrays(path.read_bytes(), path)
+    with open_data(path) as (file, size):
+        held = load_arrays(file.read(size), path)
     if not isinstance(held, dict):
         raise ValueError(f"{path}: the pickle holds a {type(held).__name__}, expected a dict with data and labels")
     held = {key.decode("latin-1") if isinstance(key, bytes) else key: value for key, value in held.items()}

@@ -2,7 +2,8 @@
 
 A pickle is a program, and Python's unpickler runs it. CIFAR-10 needs little of that: this interpreter knows how to build dicts,
 lists, tuples, strings, numbers and NumPy arrays of integers, refuses everything else by name, and calls nothing but the
-functions below, which check every size against the bytes that are really there.
+functions below, which check every size against the bytes that are really there. Time and memory are bounded by the size
+of the pickle: each opcode does work of a size that its own bytes pay for.
 """
 
 import pickletools
@@ -19,6 +20,9 @@ _VALUES = set(
 """.split()
 )
 _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
+MAX_OPCODES = 300_000  # a file of CIFAR-10 has 30,000 to 120,000
+_MAX_KEY = 2**32  # larger ints can be chosen so that all have one hash, and each looks at all before it
+_MAX_AXES = 32
 _DTYPES = ("u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8")
 
 
@@ -53,6 +57,7 @@ def _run(data: bytes) -> Any:
     stack: list[Any] = []
     marks: list[int] = []
     memo: dict[int, Any] = {}
+    budget = 2 * len(data)  # bytes that calls may make: the contents of an array, and before it those of its string
 
     def since_mark() -> list[Any]:
         at = marks.pop()
@@ -61,14 +66,16 @@ def _run(data: bytes) -> Any:
         return values
 
     argument: Any
-    for opcode, argument, _ in pickletools.genops(data):
+    for count, (opcode, argument, _) in enumerate(pickletools.genops(data)):
         name = opcode.name
+        if count == MAX_OPCODES:
+            raise Refused(f"the pickle has more than {MAX_OPCODES} opcodes")
         if name in _VALUES:
             stack.append(argument)
         elif name in _CONSTANTS:
             stack.append(_CONSTANTS[name])
         elif name in ("PUT", "BINPUT", "LONG_BINPUT"):
-            memo[argument] = stack[-1]
+            memo[_small(argument)] = stack[-1]
         elif name == "MEMOIZE":
             memo[len(memo)] = stack[-1]
         elif name in ("GET", "BINGET", "LONG_BINGET"):
@@ -102,11 +109,15 @@ def _run(data: bytes) -> Any:
         elif name == "REDUCE":
             arguments = _is(tuple, stack.pop())
             stack.append(_is(_Name, stack.pop()).function(*arguments))
+            budget -= _made(stack[-1])
         elif name == "BUILD":
             state = _is(tuple, stack.pop())
             _is((_Array, _Dtype), stack[-1]).build(*state)
+            budget -= _made(stack[-1])
         elif name not in ("PROTO", "FRAME", "STOP"):
             raise Refused(f"the pickle uses the opcode {name}")
+        if budget < 0:
+            raise Refused(f"the arrays of a pickle of {len(data)} bytes have more of them")
     return stack.pop()
 
 
@@ -119,7 +130,21 @@ def _is(kind: Any, value: Any) -> Any:
 
 def _set_items(target: dict[Any, Any], values: list[Any]) -> None:
     for key, value in zip(values[::2], values[1::2], strict=True):
-        target[_is((str, bytes, int), key)] = value  # a nested tuple as key could take forever to hash
+        key = _is((str, bytes, int), key)  # a nested tuple as key could take forever to hash
+        target[_small(key) if isinstance(key, int) else key] = value
+
+
+def _small(key: int) -> int:
+    if not -_MAX_KEY < key < _MAX_KEY:
+        raise Refused("the pickle has a key of more than 32 bits")
+    return key
+
+
+def _made(value: Any) -> int:
+    """Bytes in what a call has made."""
+    if isinstance(value, _Array):
+        return 0 if value.value is None else value.value.nbytes
+    return len(value) if isinstance(value, bytes) else 0
 
 
 # ---- What stands for the names a pickle of arrays asks for ---------------------------------------------------
@@ -155,12 +180,14 @@ def _reconstruct(kind: Any, shape: Any, code: Any) -> _Array:
 
 def _from_buffer(raw: Any, dtype: Any, shape: Any, order: Any) -> _Array:
     raw = raw.encode("latin-1") if isinstance(raw, str) else _is((bytes, bytearray), raw)
-    sizes = [_is(int, n) for n in _is(tuple, shape)]
+    if len(_is(tuple, shape)) > _MAX_AXES:
+        raise ValueError(f"an array of {len(shape)} axes")
+    sizes = [_is(int, n) for n in shape]
     made = np.dtype(_is(_Dtype, dtype).order + dtype.code)
     if prod(sizes) * made.itemsize != len(raw):
         raise ValueError(f"an array of shape {tuple(sizes)} and dtype {made} with {len(raw)} bytes")
     array = _Array()
-    array.value = np.frombuffer(raw, dtype=made).reshape(sizes, order="F" if _text(order) == "F" else "C")
+    array.value = np.frombuffer(raw, dtype=made).reshape(sizes, order="F" if order in ("F", b"F") else "C")
     return array
 
 

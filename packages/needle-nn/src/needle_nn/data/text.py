@@ -1,5 +1,6 @@
 """Words as numbers: a dictionary, a corpus of two files, and the course's way to cut it into batches."""
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from needle import Tensor
-from needle_nn.data.files import file_size
+from needle_nn.data.files import open_data
 
 
 class Dictionary:
@@ -49,9 +50,8 @@ class Corpus:
 
     def tokenize(self, path: Any, max_lines: int | None = None) -> list[int]:
         """The ids of a file's words; words not seen before enter the dictionary."""
-        file_size(path)
         ids: list[int] = []
-        with open(path, encoding="utf-8") as lines:
+        with open_data(path) as (file, _), io.TextIOWrapper(file, encoding="utf-8") as lines:
             try:
                 for number, line in enumerate(lines):
                     if number == max_lines:
