@@ -162,16 +162,17 @@ def test_order_of_writing(tmp_path, monkeypatch):
     assert done == [("fsync", f".a.{os.getpid()}.tmp"), ("replace", "a"), ("fsync", tmp_path.name)]
 
 
-@pytest.mark.parametrize("failing", ["Path.write_bytes", "_flush", "os.replace"])
+@pytest.mark.parametrize("failing", ["Path.write_bytes", "files._flush", "os.replace"])
 def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch, failing):
     save(tmp_path / "a", {"x": np.ones(2)})
 
     def fail(*args):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(f"needle_nn.checkpoint.{failing}", fail)
-    with pytest.raises(OSError, match="No space"):
+    monkeypatch.setattr(f"needle_nn.{'' if failing.startswith('files') else 'checkpoint.'}{failing}", fail)
+    with pytest.raises(OSError, match="No space") as caught:
         save(tmp_path / "a", {"x": np.zeros(2)})
+    assert caught.value.filename == str(tmp_path / "a")
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
     assert load(tmp_path / "a")["x"].tolist() == [1, 1]
 

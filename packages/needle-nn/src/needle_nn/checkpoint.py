@@ -12,12 +12,11 @@ and renamed; which one is the latest follows from the names alone.
 [[1.0, 2.0]]
 """
 
-import contextlib
 import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,8 @@ import safetensors.numpy
 
 import needle.random
 from needle import Tensor
+from needle_nn.files import open_regular, replacing, size_of
+from needle_nn.locking import Lock
 from needle_nn.packing import pack, unpack
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
 ]
 
 FORMAT = 1  # of the JSON in a checkpoint's header
+_MAX_HEADER = 100_000_000  # bytes, as safetensors has it
 
 #: safetensors' dtypes: NumPy's, and the one a Needle tensor gets.
 _DTYPES = {
@@ -81,16 +83,17 @@ def save(path: str | os.PathLike, state: Mapping[str, Any]) -> None:
 def load(path: str | os.PathLike, device: Any = None) -> dict[str, Tensor]:
     """The tensors of a safetensors file of any framework by name; small ints become int32, 16-bit floats float32."""
     tensors, _ = _read(Path(path))
-    return {
-        name: Tensor(_converted(Path(path), name, array, target), device=device, dtype=target, requires_grad=False)
-        for name, (array, target) in tensors.items()
-    }
+    return {name: _tensor(Path(path), name, *held, device) for name, held in tensors.items()}
 
 
-def _converted(path: Path, name: str, array: np.ndarray, target: str) -> np.ndarray:
+def _tensor(path: Path, name: str, array: np.ndarray, dtype: str, device: Any) -> Tensor:
     if array.dtype == np.uint64 and array.size and int(array.max()) >= 2**63:
         raise CheckpointError(f"{path}: {name} holds {int(array.max())}, which is too large for int64")
-    return array.astype(target, copy=False)
+    array = array.astype(dtype, copy=False)
+    try:
+        return Tensor(array, device=device, dtype=dtype, requires_grad=False)
+    except (ValueError, TypeError) as error:  # NumPy's arrays have more axes than ours
+        raise CheckpointError(f"{path}: {name}: {error}") from None
 
 
 # ---- A checkpoint: any nested state ------------------------------------------------------------------------
@@ -116,18 +119,18 @@ def load_checkpoint(path: str | os.PathLike) -> Any:
             f"{path}: a safetensors file, but no checkpoint of needle; load() reads its tensors"
         ) from None
     if version != FORMAT:
-        raise CheckpointError(f"{path}: checkpoint format {version}, this version of needle reads {FORMAT}")
+        raise CheckpointError(f"{path}: checkpoint format {version!r:.40}, this version of needle reads {FORMAT}")
     arrays = {name: array for name, (array, _) in tensors.items()}
     if not isinstance(text, str) or digest != _digest(arrays, text):
         raise CheckpointError(f"{path}: damaged: its contents do not match its SHA-256")
     try:
         return unpack(arrays, text)
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise CheckpointError(f"{path}: {error}") from None
 
 
 def _digest(arrays: dict[str, np.ndarray], text: str) -> str:
-    sha = hashlib.sha256(text.encode())
+    sha = hashlib.sha256(text.encode(errors="surrogatepass"))
     for name in sorted(arrays):
         array = arrays[name]
         sha.update(f"{name}\n{array.dtype.str}{array.shape}\n".encode())
@@ -140,56 +143,66 @@ def _digest(arrays: dict[str, np.ndarray], text: str) -> str:
 
 def _read(path: Path) -> tuple[dict[str, tuple[np.ndarray, str]], dict[str, str]]:
     """{name: (array, dtype of its tensor)} and the header's own entries. Read at once: a mapped file may shrink under us."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise CheckpointError(f"{path}: {error.strerror or error}") from None
+    content, header = _content(path)
     try:
         views = safetensors.deserialize(content)
     except safetensors.SafetensorError as error:
-        raise CheckpointError(
-            f"{path}: truncated, damaged or no safetensors file ({len(content)} bytes): {error}"
-        ) from None
+        raise _foreign(path, len(content), str(error)) from None
     tensors = {}
     for name, view in views:
         if view["dtype"] not in _DTYPES:
             raise CheckpointError(f"{path}: {name} is of dtype {view['dtype']}; known are {', '.join(_DTYPES)}")
         stored, target = _DTYPES[view["dtype"]]
-        array = np.frombuffer(view["data"], stored).reshape(view["shape"])
+        try:
+            array = np.frombuffer(view["data"], stored).reshape(view["shape"])
+        except ValueError as error:  # an empty array of too many axes or too long ones
+            raise CheckpointError(f"{path}: {name} of {len(view['shape'])} axes: {error}") from None
         if view["dtype"] == "BF16":
             array = (array.astype(np.uint32) << 16).view(np.float32)
         tensors[name] = (array, target)
-    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
     return tensors, header.get("__metadata__") or {}
+
+
+def _content(path: Path) -> tuple[bytes, dict[str, Any]]:
+    """The bytes of a safetensors file, and its header. The rest is read only if it is as long as the header says."""
+    try:
+        with open_regular(path) as file:
+            size, first = size_of(file), file.read(8)
+            length = int.from_bytes(first, "little")
+            if len(first) < 8 or length > min(size - 8, _MAX_HEADER):
+                raise _foreign(path, size, f"a header of {length} bytes" if len(first) == 8 else "no header")
+            head = file.read(length)
+            header, held = _header(path, size, head)
+            if held != size - 8 - length:
+                raise _foreign(path, size, f"its header tells of {held} bytes of data, not of {size - 8 - length}")
+            return first + head + file.read(held), header
+    except OSError as error:
+        raise CheckpointError(f"{path}: {error.strerror or error}") from None
+    except CheckpointError:
+        raise
+    except ValueError as error:  # not a regular file
+        raise CheckpointError(str(error)) from None
+
+
+def _header(path: Path, size: int, head: bytes) -> tuple[dict[str, Any], int]:
+    """The header, and where the data of its last tensor end."""
+    try:
+        header = json.loads(head)
+        return header, max(
+            (view["data_offsets"][1] for name, view in header.items() if name != "__metadata__"), default=0
+        )
+    except (ValueError, TypeError, AttributeError, LookupError, RecursionError):
+        raise _foreign(path, size, "its header is none") from None
+
+
+def _foreign(path: Path, size: int, reason: str) -> CheckpointError:
+    return CheckpointError(f"{path}: truncated, damaged or no safetensors file ({size} bytes): {reason}")
 
 
 def _write(path: Path, arrays: dict[str, np.ndarray], entries: dict[str, str] | None = None) -> None:
     with replacing(path) as unfinished:
-        unfinished.write_bytes(
-            safetensors.numpy.save(arrays, entries)
-        )  # its save_file would make a file only the owner can read
-
-
-@contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A file beside `path` to write to; at the end of the block it is flushed to disk and takes the place of `path`."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        yield unfinished
-        _flush(unfinished)
-        os.replace(unfinished, path)
-        _flush(path.parent)  # the new name too must outlast a power failure
-    except BaseException:
-        unfinished.unlink(missing_ok=True)
-        raise
-
-
-def _flush(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        # Not by its save_file, which would make a file that only the owner can read.
+        unfinished.write_bytes(safetensors.numpy.save(arrays, entries))
 
 
 # ---- A run's folder ----------------------------------------------------------------------------------------
@@ -197,6 +210,8 @@ def _flush(path: Path) -> None:
 
 class Checkpoints:
     """The latest `keep` states of a run, in files checkpoint-<step>.safetensors of one folder.
+
+    `lock` keeps others from writing there: `save` takes it, a training holds it until its end. Reading needs none.
 
     >>> import tempfile
     >>> kept = Checkpoints(tempfile.mkdtemp())
@@ -215,11 +230,12 @@ class Checkpoints:
         if keep < 1:
             raise ValueError(f"Checkpoints: keep must be at least 1, got {keep}")
         self.folder, self.keep = Path(folder), keep
+        self.lock = Lock(self.folder / ".lock")
 
     def files(self) -> list[Path]:
-        """The checkpoints that are there, oldest first."""
+        """The checkpoints that are there, oldest first; a folder, a pipe or a device of such a name is none."""
         found = self.folder.iterdir() if self.folder.is_dir() else ()
-        steps = {path: int(match[1]) for path in found if (match := self.NAME.fullmatch(path.name))}
+        steps = {path: int(match[1]) for path in found if (match := self.NAME.fullmatch(path.name)) and path.is_file()}
         return sorted(steps, key=steps.__getitem__)
 
     def save(self, step: int, state: Any) -> Path:
@@ -227,14 +243,15 @@ class Checkpoints:
 
         Later ones go too: a run that went on from an earlier checkpoint has left them behind.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"checkpoint-{step:08d}.safetensors"
-        save_checkpoint(path, state)
-        files = self.files()
-        here = files.index(path)
-        useless = files[: max(0, here + 1 - self.keep)] + files[here + 1 :]
-        for old in (*useless, *self.folder.glob(".checkpoint-*.tmp")):
-            old.unlink(missing_ok=True)
+        with self.lock:
+            save_checkpoint(path, state)
+            files = self.files()
+            here = files.index(path)
+            useless = files[: max(0, here + 1 - self.keep)] + files[here + 1 :]
+            for old in (*useless, *self.folder.glob(".checkpoint-*.tmp")):
+                if not old.is_dir():
+                    old.unlink(missing_ok=True)
         return path
 
     def find(self, which: str = "latest") -> Path:

@@ -30,13 +30,13 @@ def pack(state: Any, name: str = "") -> tuple[dict[str, np.ndarray], str]:
     """Arrays by name, and JSON that refers to them."""
     arrays: dict[str, np.ndarray] = {}
     tree = _encode(state, name, arrays)
-    return arrays, json.dumps(tree, ensure_ascii=False, allow_nan=False)
+    return arrays, json.dumps(tree, allow_nan=False)  # in ASCII: half a surrogate pair, as in a path, has no UTF-8
 
 
 def unpack(arrays: dict[str, np.ndarray], text: str) -> Any:
     """What was packed; ValueError where the text is not of `pack`."""
     try:
-        return _decode(json.loads(text), arrays)
+        return _decode(json.loads(text), dict(arrays))
     except RecursionError:
         raise ValueError("its JSON is nested too deeply") from None
     except json.JSONDecodeError as error:
@@ -59,7 +59,12 @@ def _encode(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
     if isinstance(value, dict):
         if all(isinstance(key, str) and not key.startswith("$") for key in value):
             return {key: _encode(item, _join(path, key), arrays) for key, item in value.items()}
-        return {"$dict": [[_encode(k, path, arrays), _encode(v, _join(path, k), arrays)] for k, v in value.items()]}
+        keys = [_encode(_key(key), path, arrays) for key in value]
+        return {
+            "$dict": [
+                [k, _encode(v, _join(path, key), arrays)] for k, (key, v) in zip(keys, value.items(), strict=True)
+            ]
+        }
     raise TypeError(f"checkpoint: {path or 'the state'} is a {type(value).__name__}, which has no form in a file")
 
 
@@ -75,7 +80,19 @@ def _encode_array(value: Any, path: str, arrays: dict[str, np.ndarray]) -> dict[
     return {mark: name}
 
 
+def _key(key: Any) -> Any:
+    """`key`, if a file may hold it as the key of a dict: ints beyond 60 bits can be chosen so that all have one hash."""
+    if isinstance(key, tuple):
+        return tuple(map(_key, key))
+    if isinstance(key, (int, np.integer)) and not -(2**60) < key < 2**60:
+        raise ValueError("a dict has an int of more than 60 bits as a key")
+    if not isinstance(key, (str, int, float, np.generic, type(None))):
+        raise TypeError(f"a dict has a {type(key).__name__} as a key, which has no form in a file")
+    return key
+
+
 def _decode(tree: Any, arrays: dict[str, np.ndarray]) -> Any:
+    """What the JSON stands for. Each array is taken out of `arrays`: `pack` names it once, and a copy per name has no bound."""
     if isinstance(tree, list):
         return [_decode(item, arrays) for item in tree]
     if not isinstance(tree, dict):
@@ -84,16 +101,16 @@ def _decode(tree: Any, arrays: dict[str, np.ndarray]) -> Any:
         ((mark, content),) = tree.items()
         if mark in _MAKE:
             if not isinstance(content, str) or content not in arrays:
-                raise ValueError(f"its JSON names an array {content!r} that it does not hold")
-            return _MAKE[mark](arrays[content])
+                raise ValueError(f"its JSON names an array {content!r:.80} that it does not hold, or twice")
+            return _MAKE[mark](arrays.pop(content))
         if mark == "$float" and content in ("inf", "-inf", "nan"):
             return float(content)
         if mark == "$tuple" and isinstance(content, list):
             return tuple(_decode(content, arrays))
         if mark == "$dict" and isinstance(content, list) and all(isinstance(i, list) and len(i) == 2 for i in content):
-            return {_decode(key, arrays): _decode(item, arrays) for key, item in content}
+            return {_key(_decode(key, arrays)): _decode(item, arrays) for key, item in content}
         if mark.startswith("$"):
-            raise ValueError(f"its JSON holds {mark}, which this version does not know")
+            raise ValueError(f"its JSON holds {mark:.80}, which this version does not know")
     return {key: _decode(item, arrays) for key, item in tree.items()}
 
 

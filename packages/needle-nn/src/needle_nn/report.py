@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from needle_nn.checkpoint import replacing
+from needle_nn.files import replacing
 from needle_nn.reporting.charts import Line, confusion_chart, line_chart
 from needle_nn.reporting.markup import Markup, join, tag
 from needle_nn.reporting.pictures import data_address
@@ -125,15 +125,18 @@ def _curves(history: Sequence[Mapping[str, Any]]) -> Markup:
             Line("validation", _points(epochs, f"valid_{name}"), ORANGE, dots=True),
         ]
         charts.append(_figure(name.replace("_", " ").capitalize(), line_chart(name, lines, percent=True)))
-    if len({row.get("lr") for row in steps}) > 1:
-        charts.append(
-            _figure("Learning rate", line_chart("Learning rate", [Line("learning rate", _points(steps, "lr"), GREY)]))
-        )
+    rates = _points(steps, "lr")
+    if len({rate for _, rate in rates}) > 1:
+        charts.append(_figure("Learning rate", line_chart("Learning rate", [Line("learning rate", rates, GREY)])))
     return tag("div", *charts, class_="charts")
 
 
 def _points(rows: Sequence[Mapping[str, Any]], name: str) -> list[tuple[float, float]]:
-    return [(row["step"], row[name]) for row in rows if row.get(name) is not None]
+    return [(row["step"], row[name]) for row in rows if _is_number(row.get("step")) and _is_number(row.get(name))]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and abs(value) < 1e300  # and neither nan nor inf
 
 
 def _figure(caption: str, chart: Markup) -> Markup:
