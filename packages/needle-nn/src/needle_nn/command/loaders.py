@@ -1,12 +1,12 @@
 """Batches of text for the recipes, each loader with a position that a checkpoint can keep."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from needle import Tensor
 from needle_nn import nn
 from needle_nn.data import CharCorpus, batchify, get_batch
+from needle_nn.data.files import open_data
 
 
 class Passes:
@@ -113,7 +113,8 @@ def _detached(state: Any) -> Any:
 
 def read_text(path: str) -> str:
     """A UTF-8 file; an error names it and what is wrong."""
-    content = Path(path).read_bytes()
+    with open_data(path) as (file, size):
+        content = file.read(size)
     try:
         text = content.decode()
     except UnicodeDecodeError as error:

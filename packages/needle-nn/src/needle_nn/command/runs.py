@@ -29,18 +29,29 @@ class Run(NamedTuple):
 def open_run(place: str, which: str = "latest") -> Run:
     """The run in a folder, or in one of its checkpoint files."""
     path = Path(place)
-    if path.is_file():
+    if not path.exists() and not path.is_symlink():
+        raise CheckpointError(f"{place}: no such run; a run is a folder that `needle train` has left")
+    if not path.is_dir():
         state = load_checkpoint(path)
     else:
-        if not path.is_dir():
-            raise CheckpointError(f"{place}: no such run; a run is a folder that `needle train` has left")
         checkpoints = Checkpoints(path)
         path = checkpoints.find(which)
         state = checkpoints.load(which)
     run = state.get("run") if isinstance(state, dict) else None
-    if not isinstance(run, dict) or run.get("recipe") not in RECIPES:
+    if not isinstance(run, dict) or not isinstance(run.get("recipe"), str) or run["recipe"] not in RECIPES:
         raise CheckpointError(f"{path}: a checkpoint, but not of `needle train`")
+    _check(path, run, ("settings", "facts"))
+    _check(path, state, ("model", "trainer"))
+    _check(path, run["settings"], ("data", "seed", "device", *RECIPES[run["recipe"]].defaults), None)
+    _check(path, state["trainer"], ("epoch", "step", "batch", "seconds", "means"), None)
     return Run(run["recipe"], run["settings"], run["facts"], state, path)
+
+
+def _check(path: Path, held: Mapping[str, Any], names: tuple[str, ...], kind: Any = dict) -> None:
+    """A checkpoint of another version, or of another program, may lack what a run is built from."""
+    for name in names:
+        if name not in held or (kind is not None and not isinstance(held[name], kind)):
+            raise CheckpointError(f"{path}: a checkpoint of `needle train`, but without {name}")
 
 
 def options(settings: Mapping[str, Any], device: str | None = None) -> argparse.Namespace:

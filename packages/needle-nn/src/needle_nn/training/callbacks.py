@@ -1,16 +1,31 @@
 """What happens beside training: callbacks that show, write, save and stop."""
 
-import json
-import math
+import contextlib
 import os
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
 
 from tqdm import tqdm
 
-from needle_nn.checkpoint import Checkpoints, replacing
+from needle_nn.checkpoint import Checkpoints
+from needle_nn.locking import Lock
+from needle_nn.training.history import append_row, keep_rows, read_metrics, write_rows
+
+__all__ = [
+    "Average",
+    "Callback",
+    "EarlyStop",
+    "MetricsFile",
+    "Plateau",
+    "ProgressBar",
+    "SaveCheckpoints",
+    "TensorBoard",
+    "read_metrics",
+]
 
 
 class Callback:
@@ -18,11 +33,15 @@ class Callback:
 
     `on_step_end` comes after a step of the optimizer, `on_epoch_end` after evaluation, with the epoch's metrics. In both the
     trainer's state is whole and may be saved. A callback with a state has `state_dict`, `load_state_dict` and a `name` of its own.
+    `fitting` is a context around all of this: what it takes it gives back, however `fit` ends.
     """
 
     @property
     def name(self) -> str:
         return type(self).__name__
+
+    def fitting(self, trainer: Any) -> AbstractContextManager[Any]:
+        return contextlib.nullcontext()
 
     def on_fit_begin(self, trainer: Any) -> None: ...
     def on_epoch_begin(self, trainer: Any) -> None: ...
@@ -68,6 +87,13 @@ class ProgressBar(Callback):
         line = f"epoch {logs['epoch']}{of}  step {logs['step']}  {_pairs(numbers)}  {_duration(logs['seconds'])}"
         print(line, file=self.file or sys.stdout, flush=True)
 
+    @contextlib.contextmanager
+    def fitting(self, trainer: Any) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            self._close()
+
     def on_fit_end(self, trainer: Any) -> None:
         self._close()
 
@@ -85,19 +111,29 @@ class MetricsFile(Callback):
 
     {"kind": "step", "epoch": 1, "step": 50, "loss": 0.61, "lr": 0.01, "seconds": 2.3} has the loss of one batch, {"kind": "epoch",
     ...} the means of the epoch and, as `valid_...`, those of the evaluation. A run that goes on first drops the lines that came
-    after its checkpoint.
+    after its checkpoint; lines that cannot be read it moves to a file .damaged beside this one, and warns. While `fit` runs,
+    the file is locked.
     """
 
     def __init__(self, path: str | os.PathLike, every: int = 10):
         self.path, self.every = Path(path), every
-        self._file: TextIO | None = None
+        self._file: BinaryIO | None = None
+
+    @contextlib.contextmanager
+    def fitting(self, trainer: Any) -> Iterator[None]:
+        with Lock(self.path.with_name(f".{self.path.name}.lock"), self.path):
+            try:
+                yield
+            finally:
+                self._close()
 
     def on_fit_begin(self, trainer: Any) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        rows = [row for row in read_metrics(self.path) if _happened(row, trainer)] if trainer.step else []
-        with replacing(self.path) as unfinished:
-            unfinished.write_text("".join(_line(row) for row in rows), encoding="utf-8")
-        self._file = self.path.open("a", encoding="utf-8")
+        if trainer.step:
+            keep_rows(self.path, lambda row: _happened(row, trainer))
+        else:
+            write_rows(self.path, [])
+        self._file = self.path.open("ab", buffering=0)
 
     def on_step_end(self, trainer: Any) -> None:
         if trainer.step % self.every == 0:
@@ -115,8 +151,7 @@ class MetricsFile(Callback):
 
     def _write(self, row: dict[str, Any]) -> None:
         if self._file is not None:
-            self._file.write(_line(row))
-            self._file.flush()
+            append_row(self._file, self.path, row)
 
     def _close(self) -> None:
         if self._file is not None:
@@ -129,7 +164,7 @@ class SaveCheckpoints(Callback):
 
     Parameters
     ----------
-    folder : where `Checkpoints` keeps the latest `keep`
+    folder : where `Checkpoints` keeps the latest `keep`, or such an object; locked while `fit` runs
     every : steps between two; None: only after epochs
     extra : more to put into the file, under `run`: whatever it takes to build the model again
     go_on : what to tell the user after an interrupt
@@ -137,17 +172,20 @@ class SaveCheckpoints(Callback):
 
     def __init__(
         self,
-        folder: str | os.PathLike,
+        folder: str | os.PathLike | Checkpoints,
         every: int | None = None,
         *,
         keep: int = 2,
         extra: Any = None,
         go_on: str | None = None,
     ):
-        self.checkpoints, self.every, self.extra = Checkpoints(folder, keep), every, extra
-        self.go_on = (
-            go_on or f"trainer.load_state_dict(Checkpoints({os.fspath(folder)!r}).load()), then fit, goes on from there"
-        )
+        self.checkpoints = folder if isinstance(folder, Checkpoints) else Checkpoints(folder, keep)
+        self.every, self.extra = every, extra
+        place = os.fspath(self.checkpoints.folder)
+        self.go_on = go_on or f"trainer.load_state_dict(Checkpoints({place!r}).load()), then fit, goes on from there"
+
+    def fitting(self, trainer: Any) -> AbstractContextManager[Any]:
+        return self.checkpoints.lock
 
     def on_step_end(self, trainer: Any) -> None:
         if self.every and trainer.step % self.every == 0:
@@ -247,21 +285,6 @@ class TensorBoard(Callback):
         self._writer.add_event(self._event(wall_time=time.time(), step=step, summary=self._summary(value=rows)))
 
 
-def read_metrics(path: str | os.PathLike) -> list[dict[str, Any]]:
-    """The lines of a metrics.jsonl; a last one that was cut off is left out."""
-    try:
-        text = Path(path).read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
-        return []
-    rows = []
-    for number, line in enumerate(text.split("\n")[:-1], 1):  # what follows the last newline is cut off
-        try:
-            rows.append(json.loads(line))
-        except ValueError as error:
-            raise ValueError(f"{path}: line {number} is no JSON: {error}") from None
-    return rows
-
-
 def _metric(callback: Any, logs: dict[str, Any]) -> float:
     if callback.metric not in logs:
         raise ValueError(f"{callback.name}: no metric {callback.metric} among {', '.join(logs)}")
@@ -270,13 +293,6 @@ def _metric(callback: Any, logs: dict[str, Any]) -> float:
 
 def _happened(row: dict[str, Any], trainer: Any) -> bool:
     return row["epoch"] <= trainer.epoch if row["kind"] == "epoch" else row["step"] <= trainer.step
-
-
-def _line(row: dict[str, Any]) -> str:
-    finite = {
-        key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in row.items()
-    }
-    return json.dumps(finite, allow_nan=False) + "\n"  # JSON has neither nan nor inf
 
 
 def _pairs(values: dict[str, float]) -> str:

@@ -9,13 +9,15 @@ from typing import Any
 
 @contextmanager
 def asking_first(ask: Callable[[], Any]) -> Iterator[None]:
-    """In this block the first SIGINT or SIGTERM calls `ask`; the second one acts as it ever did."""
+    """In this block the first SIGINT or SIGTERM calls `ask`; the second one acts as it ever did.
+
+    A signal that the process was started to ignore, as a shell does it for jobs in the background, stays ignored.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread may set handlers
         return
-    before: dict[int, Any] = {
-        number: signal.getsignal(number) or signal.SIG_DFL for number in (signal.SIGINT, signal.SIGTERM)
-    }
+    handlers = {number: signal.getsignal(number) or signal.SIG_DFL for number in (signal.SIGINT, signal.SIGTERM)}
+    before: dict[int, Any] = {n: handler for n, handler in handlers.items() if handler is not signal.SIG_IGN}
 
     def handle(number: int, frame: Any) -> None:
         signal.signal(number, before[number])

@@ -15,6 +15,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from needle import no_grad
@@ -92,6 +93,12 @@ class Trainer:
         if self._loader_state is not None and hasattr(loader, "load_state_dict"):
             loader.load_state_dict(self._loader_state)
         self._loader_state = None
+        with ExitStack() as stack:
+            for callback in self.callbacks:
+                stack.enter_context(callback.fitting(self))
+            return self._fit(loader, valid)
+
+    def _fit(self, loader: Any, valid: Any) -> dict:
         self._started = time.perf_counter()
         logs: dict[str, Any] = {}
         try:
@@ -103,7 +110,7 @@ class Trainer:
             self._seconds, self._started = self.seconds, None
         if self.stopped == "interrupted":
             self._tell("on_interrupt")
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt(f"fit was interrupted, and has ended after step {self.step}")
         self._tell("on_fit_end")
         return logs
 
