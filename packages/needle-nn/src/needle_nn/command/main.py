@@ -1,11 +1,16 @@
-"""The command `needle`: arguments, and one line for whatever goes wrong."""
+"""The command `needle`: arguments, and one line for whatever goes wrong.
 
-import argparse
+Nothing but the standard library's smallest modules is imported with this one: what comes before `main` nobody can catch.
+"""
+
 import os
+import signal
 import sys
-from collections.abc import Sequence
-
-from needle_nn import __version__
+import threading
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 EPILOG = """\
 A first run, on data that comes with the package:
@@ -17,8 +22,11 @@ A first run, on data that comes with the package:
 NEEDLE_TRACEBACK=1 shows where an error comes from."""
 
 
-def parser() -> argparse.ArgumentParser:
-    """The whole command line. Recipes are imported here, so that --version stays quick."""
+def parser() -> Any:
+    """The whole command line, an argparse.ArgumentParser."""
+    import argparse
+
+    from needle_nn import __version__
     from needle_nn.command import bench, evaluate, generate, info, train
 
     made = argparse.ArgumentParser(
@@ -36,27 +44,78 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; 0 where it went well, 1 where it failed, 2 for a wrong command line, 130 after Ctrl-C."""
-    from needle_nn.command.recipes import UsageError
-
+    name = "needle"
     try:
-        chosen = parser().parse_args(arguments)
+        with interrupts_later():
+            made = parser()
+        chosen = made.parse_args(arguments)
+        name = f"needle {chosen.command}"
+        with warnings_in_one_line(name):
+            code = int(chosen.run(chosen) or 0)
+        sys.stdout.flush()  # a full disk is an error of this run, not of the interpreter's end
+        return code
     except SystemExit as end:  # argparse has said why
         return int(end.code or 0)
-    try:
-        return int(chosen.run(chosen) or 0)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
+        if not stop.args:  # else `fit` has told what it saved
+            print(f"{name}: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:  # `needle ... | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()
         return 1
     except Exception as error:
         if os.environ.get("NEEDLE_TRACEBACK"):
             raise
-        told = " ".join(str(error).split()) or type(error).__name__
-        if isinstance(error, OSError) and error.filename and error.strerror:
-            told = f"{error.filename}: {error.strerror}"
-        print(f"needle {chosen.command}: {told}", file=sys.stderr)
-        return 2 if isinstance(error, UsageError) else 1
+        return told(name, error)
+
+
+def told(name: str, error: Exception) -> int:
+    """Print an error in one line; the command's exit code."""
+    from needle_nn.command.recipes import UsageError
+
+    text = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, OSError) and error.strerror:
+        if error.filename is None:
+            discard_output()  # what is left in its buffer would fail once more
+        text = f"{os.fsdecode(error.filename) if error.filename is not None else 'standard output'}: {error.strerror}"
+    elif isinstance(error, (KeyError, AssertionError, AttributeError, IndexError)):  # no error of the user's
+        text = f"{type(error).__name__}: {text} (NEEDLE_TRACEBACK=1 shows where)"
+    print(f"{name}: {text}", file=sys.stderr)
+    return 2 if isinstance(error, UsageError) else 1
+
+
+def discard_output() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextmanager
+def interrupts_later() -> Iterator[None]:
+    """Let a Ctrl-C wait for the end of this block: imports take a third of a second, and must not be cut in two."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before, asked = signal.getsignal(signal.SIGINT), []
+    if before is not signal.default_int_handler:  # ignored in a background job, or somebody's own
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda number, frame: asked.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if asked:
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def warnings_in_one_line(name: str) -> Iterator[None]:
+    """Show warnings in this block without the line of the program that gave them."""
+    before = warnings.formatwarning
+    warnings.formatwarning = lambda message, *place, **more: f"{name}: warning: {' '.join(str(message).split())}\n"
+    try:
+        yield
+    finally:
+        warnings.formatwarning = before
 
 
 if __name__ == "__main__":

@@ -4,13 +4,13 @@ import argparse
 import os
 import shlex
 import sys
-from pathlib import Path
+from contextlib import ExitStack
 from typing import Any
 
 from needle_nn import nn, optim
 from needle_nn.checkpoint import Checkpoints
 from needle_nn.command.page import write_page
-from needle_nn.command.recipes import RECIPES, Recipe, UsageError
+from needle_nn.command.recipes import RECIPES, Data, Recipe, UsageError
 from needle_nn.command.runs import Run, data_of, open_run, options, seed_everything
 from needle_nn.training import (
     Callback,
@@ -110,42 +110,66 @@ def settings_of(args: argparse.Namespace, earlier: Run | None) -> dict[str, Any]
     return chosen
 
 
-def earlier_run(args: argparse.Namespace) -> Run | None:
+def earlier_run(args: argparse.Namespace, checkpoints: Checkpoints) -> Run | None:
     """The run to go on with, if that was asked for and there is one."""
-    checkpoints = Checkpoints(args.out)
     if args.resume and args.overwrite:
         raise UsageError("--resume and --overwrite exclude each other")
-    if args.resume:
-        if checkpoints.files():
-            return open_run(args.out, args.resume)
+    if not args.resume:
+        check_free(args, checkpoints)
+    elif checkpoints.files():
+        return open_run(args.out, args.resume)
+    else:
         print(f"nothing to resume in {args.out}: starting", file=sys.stderr)
-    elif checkpoints.files() and not args.overwrite:
-        raise UsageError(
-            f"{args.out} holds a run: --resume goes on with it, --overwrite begins again, --out names another folder"
-        )
     return None
 
 
+def check_free(args: argparse.Namespace, checkpoints: Checkpoints) -> None:
+    if checkpoints.files() and not args.overwrite:
+        raise UsageError(
+            f"{args.out} holds a run: --resume goes on with it, --overwrite begins again, --out names another folder"
+        )
+
+
 def run(args: argparse.Namespace) -> int:
-    earlier = earlier_run(args)
-    settings = settings_of(args, earlier)
-    recipe, folder = RECIPES[args.recipe], Path(args.out)
-    o = options(settings)
-    seed_everything(o.seed)
-    data = data_of(recipe, args.recipe, o)
+    checkpoints = Checkpoints(args.out)
+    with ExitStack() as held:
+        if checkpoints.folder.is_dir():
+            held.enter_context(checkpoints.lock)
+        earlier = earlier_run(args, checkpoints)
+        settings = settings_of(args, earlier)
+        o = options(settings)
+        seed_everything(o.seed)
+        data = data_of(RECIPES[args.recipe], args.recipe, o)
+        held.enter_context(checkpoints.lock)  # makes a new folder, now that nothing is wrong with the arguments
+        if earlier is None:
+            check_free(args, checkpoints)
+        return train(args, checkpoints, earlier, settings, o, data)
+
+
+def train(
+    args: argparse.Namespace,
+    checkpoints: Checkpoints,
+    earlier: Run | None,
+    settings: dict[str, Any],
+    o: argparse.Namespace,
+    data: Data,
+) -> int:
+    """Train in a folder that is ours."""
+    recipe, folder = RECIPES[args.recipe], checkpoints.folder
     model = recipe.model(o, data.facts)
     optimizer = recipe.optimizer(o, model)
     if args.overwrite:
-        for path in Checkpoints(folder).files():
+        for path in checkpoints.files():
             path.unlink()
-    folder.mkdir(parents=True, exist_ok=True)
     again = f"go on with: needle train {args.recipe} --resume --out {shlex.quote(args.out)}"
     saved = {"recipe": args.recipe, "settings": settings, "facts": data.facts}
     callbacks: list[Callback] = [MetricsFile(folder / "metrics.jsonl", args.log_every)]
     callbacks += [TensorBoard(folder / "tensorboard", args.log_every)] if args.tensorboard else []
     callbacks += [] if args.quiet else [ProgressBar()]
     callbacks += [EarlyStop(optim.EarlyStopping(o.patience))] if o.patience else []
-    callbacks.append(SaveCheckpoints(folder, args.checkpoint_every, extra=saved, go_on=again))  # after those it saves
+    callbacks.append(
+        SaveCheckpoints(checkpoints, args.checkpoint_every, extra=saved, go_on=again)
+    )  # after those it saves
     trainer = Trainer(
         model,
         optimizer,
@@ -163,6 +187,8 @@ def run(args: argparse.Namespace) -> int:
         print(f"{args.recipe}: {data.about}\n{o.model}: {_size(model)}, on {o.device}, to {folder}/")
         if earlier is not None:
             print(f"going on from {earlier.path.name}: step {trainer.step}, epoch {trainer.epoch + 1}")
+        if done := _done(trainer, o):
+            print(f"nothing left to train: {done}", flush=True)
     trainer.fit(data.train, o.epochs, steps=o.steps, valid=data.test)
     if trainer.stopped and not args.quiet:
         print(f"stopped: {trainer.stopped}")
@@ -176,6 +202,15 @@ def run(args: argparse.Namespace) -> int:
 def _total_steps(o: argparse.Namespace, loader: Any) -> int:
     """Steps that the schedule is laid out for: those of all epochs, or, where there is no number of these, --steps."""
     return max(1, o.steps if o.epochs is None else o.epochs * -(-len(loader) // o.accumulate))
+
+
+def _done(trainer: Trainer, o: argparse.Namespace) -> str:
+    """Which of --epochs and --steps a run that goes on has reached already."""
+    if o.epochs is not None and trainer.epoch >= o.epochs:
+        return f"{trainer.epoch} epochs are done, --epochs is {o.epochs}"
+    if o.steps is not None and trainer.step >= o.steps:
+        return f"{trainer.step} steps are done, --steps is {o.steps}"
+    return ""
 
 
 def _size(model: nn.Module) -> str:
