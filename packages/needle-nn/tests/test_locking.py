@@ -145,6 +145,12 @@ def test_no_folder(tmp_path, make):
         pass
 
 
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs /proc")
+def test_a_folder_that_cannot_be_made():
+    with pytest.raises(OSError, match="/proc/none"), Lock("/proc/none/.lock"):
+        pass
+
+
 def test_a_full_disk_is_no_reason(tmp_path, monkeypatch):
     def full(*args):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

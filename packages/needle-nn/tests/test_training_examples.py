@@ -6,8 +6,8 @@ import importlib
 import pytest
 
 MODULES = """
-    checkpoint packing report reporting.charts reporting.markup reporting.pictures training.metrics training.trainer
-    command.bench command.page
+    checkpoint packing locking report reporting.charts reporting.markup reporting.pictures training.metrics training.trainer
+    training.history command.arguments command.bench command.page
 """.split()
 
 

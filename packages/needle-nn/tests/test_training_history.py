@@ -1,6 +1,5 @@
 """metrics.jsonl with lines that are damaged: they are skipped and named, and no other line is lost."""
 
-import doctest
 import json
 import warnings
 
@@ -9,7 +8,7 @@ from trainer_helpers import points, seeded, trainer  # noqa: F401  a fixture
 
 from needle_nn.data import DataLoader
 from needle_nn.report import Report, render
-from needle_nn.training import MetricsFile, history
+from needle_nn.training import MetricsFile
 from needle_nn.training.history import keep_rows, read_metrics
 
 GOOD = [{"kind": "step", "epoch": 1, "step": step, "loss": 0.5, "lr": 0.1 / step} for step in range(1, 6)]
@@ -147,7 +146,3 @@ def test_a_trainer_goes_on(tmp_path):
         6,
         6,
     ]
-
-
-def test_examples():
-    assert doctest.testmod(history).failed == 0 and doctest.testmod(history).attempted

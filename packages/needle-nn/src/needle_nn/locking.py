@@ -63,8 +63,7 @@ class Lock:
         folders = [self.path.parent, *self.path.parent.parents]
         self._made = [folder for folder in folders if not folder.exists()]
         try:
-            while (handle := self._try()) is None:
-                pass
+            handle = self._locked_file()
         except BaseException:
             self._clear()
             raise
@@ -74,16 +73,21 @@ class Lock:
             os.ftruncate(handle, 0)
             os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()} since {now}\n".encode(), 0)
 
+    def _locked_file(self) -> int:
+        for left in reversed(range(100)):
+            try:
+                if (handle := self._try()) is not None:
+                    return handle
+            except (FileNotFoundError, FileExistsError):
+                if not left or os.path.lexists(self.path.parent):
+                    raise  # else the last holder has removed the folder as we came
+        raise InUseError(f"{self.what} is in use by others, one after the other")
+
     def _try(self) -> int | None:
-        """The locked file; None if its last holder has removed it, or its folder, in between."""
+        """The locked file; None if its last holder has removed it in between."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            handle = os.open(self.path, flags, 0o666)
-        except (FileNotFoundError, FileExistsError):
-            if os.path.lexists(self.path.parent):
-                raise
-            return None
+        handle = os.open(self.path, flags, 0o666)
         try:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
                 raise ValueError(f"{self.path}: not a regular file")

@@ -28,8 +28,9 @@ def parser() -> Any:
 
     from needle_nn import __version__
     from needle_nn.command import bench, evaluate, generate, info, train
+    from needle_nn.command.arguments import Parser
 
-    made = argparse.ArgumentParser(
+    made = Parser(
         prog="needle",
         description="Train models, measure them, and look at what they do.",
         epilog=EPILOG,

@@ -105,6 +105,8 @@ def settings_of(args: argparse.Namespace, earlier: Run | None) -> dict[str, Any]
     for name, value in [*((name, chosen.get(name)) for name in sorted(POSITIVE)), *every.items()]:
         if value is not None and not value > 0:
             raise UsageError(f"--{name.replace('_', '-')} must be above 0, got {value}")
+    if not 0 <= chosen["seed"] < 2**32:
+        raise UsageError(f"--seed must be from 0 to {2**32 - 1}, got {chosen['seed']}")
     if chosen["data"]:
         chosen["data"] = os.path.abspath(chosen["data"])
     return chosen
