@@ -25,7 +25,7 @@ WRONG = {
     "unknown flag": (["train", "digits", "--speed", "9"], 2, "unrecognized arguments: --speed"),
     "command, nearly": (["trian"], 2, "invalid choice: 'trian' (did you mean train?; choose from train, eval, "),
     "recipe, nearly": (["train", "digit"], 2, "needle train: error: argument RECIPE: invalid choice: 'digit' (did you mean d"),
-    "flag, nearly": (["train", "digits", "--ephocs=3"], 2, "digits: error: unrecognized arguments: --ephocs=3 (did you mean --epochs?)"),
+    "flag, nearly": (["train", "digits", "--ephocs=3"], 2, "digits: error: unrecognized arguments: --ephocs=3 (did you mean --ep"),
     "choice, nearly": (["train", "digits", "--model", "lenett"], 2, "'lenett' (did you mean lenet?; choose from cnn, lenet, mlp)"),
     "seed below 0": (["train", "digits", "--seed", "-1", "--out", "{new}"], 2, "--seed must be from 0 to 4294967295, got -1"),
     "seed too large": (["train", "digits", "--seed", "4294967296", "--out", "{new}"], 2, "--seed must be from 0 to 4294967295"),
@@ -52,8 +52,12 @@ WRONG = {
     "eval of another checkpoint": (["eval", "{data}/other"], 1, "a checkpoint, but not of `needle train`"),
     "generate digits": (["generate", "{run}"], 2, "a run of digits, which writes nothing"),
     "temperature": (["generate", "{run}", "--temperature", "-1"], 2, "--temperature at least 0"),
+    "temperature of nan": (["generate", "{run}", "--temperature", "nan"], 2, "--temperature nan: "),
+    "draws of seed -1": (["generate", "{run}", "--seed", "-1", "--length", "0"], 2, "--length 0, --seed -1: "),
     "prompt": (["generate", "{writer}", "--prompt", "Ж"], 1, "'Ж' is not in the vocabulary"),
     "other text": (["eval", "{writer}", "--data", "{data}/other.txt"], 1, "its characters are not those"),
+    "bench to nowhere": (["bench", "--json", "{new}/x"], 2, "expected a file in a folder that is there"),
+    "bench to a folder": (["bench", "--json", "{data}"], 2, "expected a file in a folder that is there"),
     "bench": (["bench", "--seconds", "0"], 2, "--seconds must be above 0"),
 }  # fmt: skip
 

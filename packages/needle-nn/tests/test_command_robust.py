@@ -184,6 +184,21 @@ def test_no_space_for_what_is_printed(short_run, args):
     assert done.stderr.endswith("standard output: No space left on device\n")
 
 
+def test_output_without_the_characters(data, tmp_path):
+    """8 × 8 pixels, and a folder's name that is no text."""
+    folder = os.fsencode(tmp_path) + b"/run \xff"
+    command = [*COMMAND, "train", "digits", "--steps", "1", "--out", folder]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert (done.returncode, done.stderr) == (0, "") and "8 \\xd7 8" in done.stdout
+    assert subprocess.run([*COMMAND, "eval", folder], capture_output=True).returncode == 0
+
+
+def test_an_error_of_the_imports_is_a_line():
+    done = run("info", env={**os.environ, "NEEDLE_NUM_THREADS": "many"})
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert done.stderr.startswith("needle: NEEDLE_NUM_THREADS=many: expected a number")
+
+
 # ---- Signals ------------------------------------------------------------------------------------------------------------------
 
 SIGNALLED = """

@@ -6,6 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 
+class UsageError(ValueError):
+    """Something the command line has to say differently."""
+
+
 class Parser(argparse.ArgumentParser):
     """An ArgumentParser that proposes the nearest name for one it does not know. Commands of it are such parsers, too.
 

@@ -13,9 +13,10 @@ import numpy as np
 from needle import Tensor, no_grad, ops
 from needle_ndarray import get_num_threads, set_num_threads
 from needle_nn import nn, optim
-from needle_nn.command.recipes import UsageError
+from needle_nn.command.arguments import UsageError
 from needle_nn.command.runs import options, seed_everything
 from needle_nn.data import DataLoader, NDArrayDataset
+from needle_nn.files import replacing
 from needle_nn.models import GPT, LanguageModel, LeNet, MLPResNet, ResNet9
 
 #: {name: (what to time, how much of the family's unit it does; 0: not counted)}
@@ -205,6 +206,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--seconds must be above 0, got {args.seconds}")
     if args.threads is not None and args.threads < 1:
         raise UsageError(f"--threads must be 1 or more, got {args.threads}")
+    if args.json and (args.json.is_dir() or not args.json.parent.is_dir()):  # told now, not after a minute
+        raise UsageError(f"--json {args.json}: expected a file in a folder that is there")
     device, before = options({}, args.device).device, get_num_threads()
     seed_everything(0)
     results: dict[str, dict[str, Any]] = {}
@@ -216,7 +219,8 @@ def run(args: argparse.Namespace) -> int:
     finally:
         set_num_threads(before)
         if args.json:
-            args.json.write_text(json.dumps({"threads": threads, "results": results}, indent=1) + "\n")
+            with replacing(args.json) as unfinished:
+                unfinished.write_text(json.dumps({"threads": threads, "results": results}, indent=1) + "\n")
     return 0
 
 

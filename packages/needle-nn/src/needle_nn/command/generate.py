@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from needle import Tensor, no_grad
-from needle_nn.command.recipes import UsageError
+from needle_nn.command.arguments import UsageError
 from needle_nn.command.runs import open_run, options, rebuild
 from needle_nn.data import CharCorpus
 from needle_nn.models.gpt import _draw
@@ -40,8 +40,12 @@ def add_to(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.length < 1 or args.temperature < 0 or (args.top_k is not None and args.top_k < 1):
-        raise UsageError("--length and --top-k must be above 0, --temperature at least 0")
+    given = {"length": args.length > 0, "top-k": args.top_k is None or args.top_k > 0}
+    given |= {"temperature": args.temperature >= 0, "seed": args.seed >= 0}  # nan is not
+    if wrong := [f"--{name} {getattr(args, name.replace('-', '_'))}" for name, right in given.items() if not right]:
+        raise UsageError(
+            f"{', '.join(wrong)}: --length and --top-k must be above 0, --temperature at least 0, --seed too"
+        )
     found = open_run(args.run_folder, args.checkpoint)
     if "image" in found.facts:
         raise UsageError(f"{args.run_folder}: a run of {found.recipe}, which writes nothing; needle eval measures it")

@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             made = parser()
         chosen = made.parse_args(arguments)
         name = f"needle {chosen.command}"
-        with warnings_in_one_line(name):
+        with warnings_in_one_line(name), printable_output():
             code = int(chosen.run(chosen) or 0)
         sys.stdout.flush()  # a full disk is an error of this run, not of the interpreter's end
         return code
@@ -72,13 +72,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def told(name: str, error: Exception) -> int:
     """Print an error in one line; the command's exit code."""
-    from needle_nn.command.recipes import UsageError
+    from needle_nn.command.arguments import UsageError
 
     text = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, OSError) and error.strerror:
         if error.filename is None:
             discard_output()  # what is left in its buffer would fail once more
         text = f"{os.fsdecode(error.filename) if error.filename is not None else 'standard output'}: {error.strerror}"
+    elif isinstance(error, MemoryError) and not str(error):
+        text = "not enough memory"
     elif isinstance(error, (KeyError, AssertionError, AttributeError, IndexError)):  # no error of the user's
         text = f"{type(error).__name__}: {text} (NEEDLE_TRACEBACK=1 shows where)"
     print(f"{name}: {text}", file=sys.stderr)
@@ -106,6 +108,20 @@ def interrupts_later() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
     if asked:
         raise KeyboardInterrupt
+
+
+@contextmanager
+def printable_output() -> Iterator[None]:
+    """Write what standard output has no characters for as escapes: a text, or a folder's name, may hold any."""
+    errors = getattr(sys.stdout, "errors", None)
+    if errors != "strict" or not hasattr(sys.stdout, "reconfigure"):
+        yield
+        return
+    sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        yield
+    finally:
+        sys.stdout.reconfigure(errors=errors)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from needle_nn import nn, optim
+from needle_nn.command.arguments import UsageError
 from needle_nn.command.loaders import Chunks, Stretches, Unrolled, read_text
 from needle_nn.data import (
     CharCorpus,
@@ -26,10 +27,6 @@ from needle_nn.data import (
     stdlib_docstrings,
 )
 from needle_nn.models import GPT, LanguageModel, LeNet, MLPResNet, ResNet9
-
-
-class UsageError(ValueError):
-    """Something the command line has to say differently."""
 
 
 @dataclass

@@ -88,7 +88,7 @@ def predictions(model: nn.Module, loader: Any) -> tuple[np.ndarray, np.ndarray, 
 
 def data_of(recipe: Recipe, name: str, o: argparse.Namespace) -> Any:
     """The recipe's data; where --data is missing, what it should be."""
-    from needle_nn.command.recipes import UsageError
+    from needle_nn.command.arguments import UsageError
 
     if recipe.needs_data and not o.data:
         raise UsageError(f"{name}: give --data, {recipe.data_help}")

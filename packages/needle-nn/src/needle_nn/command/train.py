@@ -9,8 +9,9 @@ from typing import Any
 
 from needle_nn import nn, optim
 from needle_nn.checkpoint import Checkpoints
+from needle_nn.command.arguments import UsageError
 from needle_nn.command.page import write_page
-from needle_nn.command.recipes import RECIPES, Data, Recipe, UsageError
+from needle_nn.command.recipes import RECIPES, Data, Recipe
 from needle_nn.command.runs import Run, data_of, open_run, options, seed_everything
 from needle_nn.training import (
     Callback,
