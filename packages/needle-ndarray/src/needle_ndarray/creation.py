@@ -11,6 +11,14 @@ from needle_ndarray.interop import from_numpy
 from needle_ndarray.ndarray import NDArray, make_array
 
 
+def only_arrays(name: str, *given: Any) -> None:
+    """Raise unless all are NDArrays. For functions that would take a Tensor's method of the same name for an NDArray's."""
+    for x in given:
+        if not isinstance(x, NDArray):
+            hint = "; its array is .realize_cached_data()" if hasattr(x, "realize_cached_data") else ""
+            raise TypeError(f"{name}: expected an NDArray, got {type(x).__name__}{hint}")
+
+
 def array(a: Any, dtype: Any = "float32", device: Any = None) -> NDArray:
     """A copy of `a`: numbers, nested lists, NumPy arrays, NDArrays. dtype None keeps the dtype `a` has.
 
@@ -130,6 +138,7 @@ def triu(x: NDArray, /, *, k: int = 0) -> NDArray:
 
 
 def _triangle(name: str, x: NDArray, k: int, keep: Any) -> NDArray:
+    only_arrays(name, x)
     if x.ndim < 2:
         raise ValueError(f"{name}: expected two axes or more, got shape {x.shape}")
     rows = arange(x.shape[-2], device=x.device).reshape(-1, 1)

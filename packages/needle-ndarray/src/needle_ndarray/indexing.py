@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from needle_ndarray.creation import arange, empty
+from needle_ndarray.creation import arange, empty, only_arrays
 from needle_ndarray.dtypes import bool_
 from needle_ndarray.ndarray import NDArray, bounds, broadcast_shapes, make_array, normal_axes
 
@@ -33,6 +33,7 @@ def _index_array(x: NDArray, item: Any) -> NDArray:
 
 def nonzero(x: NDArray, /) -> tuple[NDArray, ...]:
     """Positions of the elements that are not 0, one int64 array per axis."""
+    only_arrays("nonzero", x)
     if x.ndim == 0:
         raise ValueError("nonzero: expected one axis or more, got a 0-d array")
     return tuple(make_array(found, "int64", x.device) for found in np.nonzero(x.numpy()))
@@ -188,6 +189,7 @@ def add_at(x: NDArray, key: Any, values: Any) -> NDArray:
     >>> add_at(zeros(3), [0, 2, 2], 1.0).tolist()
     [1.0, 0.0, 2.0]
     """
+    only_arrays("add_at", x)
     if has_arrays(key):
         rows, offsets, source = _aligned("add_at", x, key, values)
         if offsets.size and source.size:
@@ -208,6 +210,7 @@ def has_arrays(key: Any) -> bool:
 
 def take(x: NDArray, indices: Any, /, *, axis: int | None = None) -> NDArray:
     """Entries at integer positions along an axis, of the flattened array where axis is None."""
+    only_arrays("take", x)
     source = x.reshape(-1) if axis is None else x
     (at,) = normal_axes("take", 0 if axis is None else axis, source.ndim)
     index = _integers("take", source, indices)
@@ -229,6 +232,7 @@ def _integers(what: str, x: NDArray, indices: Any) -> NDArray:
 
 def take_along_axis(x: NDArray, indices: Any, /, *, axis: int = -1) -> NDArray:
     """out[i, j, k] = x[i, indices[i, j, k], k] for axis 1, and so on for other axes."""
+    only_arrays("take_along_axis", x)
     (at,) = normal_axes("take_along_axis", axis, x.ndim)
     index = _integers("take_along_axis", x, indices)
     if index.ndim != x.ndim:
@@ -254,6 +258,7 @@ def scatter_add(x: NDArray, indices: Any, values: Any, /, *, axis: int = 0) -> N
     >>> scatter_add(zeros(3), [0, 2, 2], ones(3)).tolist()
     [1.0, 0.0, 2.0]
     """
+    only_arrays("scatter_add", x)
     (at,) = normal_axes("scatter_add", axis, x.ndim)
     index = _checked(_integers("scatter_add", x, indices), x.shape[at], at)
     if not x.is_compact() and any(stride == 0 and n > 1 for stride, n in zip(x.strides, x.shape, strict=True)):

@@ -6,7 +6,7 @@ from itertools import pairwise
 from operator import index as as_index
 from typing import Any
 
-from needle_ndarray.creation import empty, full
+from needle_ndarray.creation import empty, full, only_arrays
 from needle_ndarray.dtypes import result_type
 from needle_ndarray.ndarray import NDArray, broadcast_shapes, normal_axes
 
@@ -26,6 +26,7 @@ permute_dims = permute
 
 def transpose(x: NDArray, axes: Any = None) -> NDArray:
     """All axes reversed, or permuted as given."""
+    only_arrays("transpose", x)
     return x.transpose(axes)
 
 
@@ -61,6 +62,7 @@ def broadcast_to(x: NDArray, /, shape: Any) -> NDArray:
 
 def broadcast_arrays(*arrays: NDArray) -> list[NDArray]:
     """All of them at their common shape."""
+    only_arrays("broadcast_arrays", *arrays)
     shape = broadcast_shapes(*(a.shape for a in arrays))
     return [a.broadcast_to(shape) for a in arrays]
 
@@ -185,6 +187,7 @@ def tile(x: NDArray, repetitions: Any, /) -> NDArray:
     >>> tile(arange(2), (2, 2)).tolist()
     [[0, 1, 0, 1], [0, 1, 0, 1]]
     """
+    only_arrays("tile", x)
     given = repetitions if isinstance(repetitions, (tuple, list)) else (repetitions,)
     times = [as_index(n) for n in given]
     if any(n < 0 for n in times):
@@ -198,6 +201,7 @@ def tile(x: NDArray, repetitions: Any, /) -> NDArray:
 
 def repeat(x: NDArray, repeats: int, /, *, axis: int | None = None) -> NDArray:
     """Every element `repeats` times along an axis; flattened where axis is None."""
+    only_arrays("repeat", x)
     times = as_index(repeats)
     if times < 0:
         raise ValueError(f"repeat: {repeats}: expected 0 or more")
@@ -210,6 +214,7 @@ def repeat(x: NDArray, repeats: int, /, *, axis: int | None = None) -> NDArray:
 
 def meshgrid(*arrays: NDArray, indexing: str = "xy") -> list[NDArray]:
     """Coordinates of a grid from its axes."""
+    only_arrays("meshgrid", *arrays)
     if indexing not in ("xy", "ij"):
         raise ValueError(f"meshgrid: indexing {indexing!r}: expected 'xy' or 'ij'")
     n = len(arrays)

@@ -705,7 +705,13 @@ cdef class NDArray:
         return np.array2string(values, threshold=threshold, edgeitems=3)
 
     def __format__(self, str spec not None):
-        return format(self.item(), spec) if self._size == 1 and spec else format(str(self), spec)
+        if self._size == 1 and spec:
+            return format(self.item(), spec)
+        try:
+            return format(str(self), spec)
+        except ValueError:
+            raise ValueError(f"format {spec!r}: expected one element, shape {self.shape} has {self._size};"
+                             " np.array2string(a.numpy(), precision=2) prints many") from None
 
 
 cdef tuple shown(NDArray a):

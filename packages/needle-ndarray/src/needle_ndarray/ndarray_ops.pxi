@@ -372,6 +372,25 @@ cdef long long version_of(PyObject* a) noexcept:
 VERSION = PyCapsule_New(<void*> version_of, "needle_ndarray.version", NULL)
 
 
+cdef int is_sole_owner(PyObject* a) noexcept:
+    """Whether nobody else sees a write to `a`: one reference to it, one to its buffer, and no element stands for several"""
+    cdef NDArray array
+    cdef int i
+    if Py_REFCNT(a) != 1 or not isinstance(<object> a, NDArray):
+        return 0
+    array = <NDArray> a
+    if Py_REFCNT(<PyObject*> array._buffer) != 1:
+        return 0
+    for i in range(array._ndim):
+        if array._strides[i] == 0 and array._shape[i] > 1:
+            return 0
+    return 1
+
+
+#: The same for `is_sole_owner`: a capsule around an int (*)(PyObject*).
+SOLE_OWNER = PyCapsule_New(<void*> is_sole_owner, "needle_ndarray.sole_owner", NULL)
+
+
 def constant_like(NDArray a not None, value):
     """One value in the shape of `a`, its dtype and on its device: a view of a single element, with strides 0.
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from needle_ndarray.creation import only_arrays
 from needle_ndarray.ndarray import NDArray
 
 Axis = int | tuple[int, ...] | None
@@ -14,6 +15,7 @@ def sum(x: NDArray, /, axis: Axis = None, *, dtype: Any = None, keepdims: bool =
 
 def prod(x: NDArray, /, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False) -> NDArray:
     """Product over axes."""
+    only_arrays("prod", x)
     return (x if dtype is None else x.astype(dtype, copy=False)).prod(axis, keepdims)
 
 
@@ -44,11 +46,13 @@ def mean(x: NDArray, /, axis: Axis = None, *, keepdims: bool = False) -> NDArray
 
 def var(x: NDArray, /, axis: Axis = None, *, correction: float = 0, keepdims: bool = False) -> NDArray:
     """Mean squared distance from the mean, over n - correction."""
+    only_arrays("var", x)
     return x.var(axis, correction, keepdims)
 
 
 def std(x: NDArray, /, axis: Axis = None, *, correction: float = 0, keepdims: bool = False) -> NDArray:
     """Square root of the variance."""
+    only_arrays("std", x)
     return x.std(axis, correction, keepdims)
 
 
@@ -74,6 +78,7 @@ def softmax(x: NDArray, /, axis: Axis = -1) -> NDArray:
 
 def log_softmax(x: NDArray, /, axis: Axis = -1) -> NDArray:
     """x - log sum e^x along axes, without overflow."""
+    only_arrays("log_softmax", x)
     return x.log_softmax(axis)
 
 
