@@ -951,6 +951,19 @@ NETWORK += _forms("conv_transpose2d", _conv_transpose2d, [
     ("stride", real(1, 2, 3, 2), real(3, 2, 1, 2), {"stride": 2}),
     ("padding", real(1, 3, 3, 1), real(3, 3, 2, 1), {"padding": 1}),
     ("output_padding", real(1, 2, 2, 1), real(3, 3, 1, 1), {"stride": 2, "padding": 1, "output_padding": 1}),
+    ("output_padding of a stride", real(1, 2, 3, 1), real(2, 2, 1, 1), {"dilation": 2, "output_padding": 1}),
+    (
+        "output_padding beyond the stride, cut off and zeros",
+        real(1, 2, 3, 2),
+        real(2, 2, 1, 2),
+        {"stride": (2, 1), "padding": (1, 0), "dilation": 4, "output_padding": (3, 2)},
+    ),
+    (
+        "output_padding within the padding",
+        real(1, 3, 3, 1),
+        real(2, 2, 1, 1),
+        {"padding": 1, "dilation": 3, "output_padding": (1, 2)},
+    ),
     ("dilation", real(1, 2, 2, 1), real(2, 2, 1, 1), {"stride": (1, 2), "dilation": 2}),
     ("groups", real(1, 2, 2, 4), real(2, 2, 1, 4), {"groups": 2}),
 ])  # fmt: skip

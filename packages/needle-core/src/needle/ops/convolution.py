@@ -191,12 +191,19 @@ def conv_transpose2d(x, weight, bias=None, stride=1, padding=0, output_padding=0
         raise ValueError(
             f"conv_transpose2d: output_padding {output_padding} is not below stride {stride} or dilation {dilation}"
         )
+    strides, padded, dilations = geometry
+    # A stride or more at the end: rows that the padding there had cut off, and then zeros.
+    whole = [e if e >= s else 0 for e, s in zip(extra, strides, strict=True)]
+    sides = tuple([(before, max(after - e, 0)) for (before, after), e in zip(padded, whole, strict=True)])
+    zeros = [max(e - after, 0) for e, (_, after) in zip(whole, padded, strict=True)]
+    rest = [e - w for e, w in zip(extra, whole, strict=True)]
     size = [
         (x.shape[i + 1] - 1) * s - sum(p) + d * (weight.shape[i] - 1) + 1 + e
-        for i, (s, p, d, e) in enumerate(zip(*geometry, extra, strict=True))
+        for i, (s, p, d, e) in enumerate(zip(strides, sides, dilations, rest, strict=True))
     ]
     shape = (x.shape[0], *size, weight.shape[2] * groups)
-    y = Conv2dInputGrad(shape, *geometry, groups)(x, weight)
+    y = Conv2dInputGrad(shape, strides, sides, dilations, groups)(x, weight)
+    y = pad(y, ((0, 0), *[(0, n) for n in zeros], (0, 0))) if any(zeros) else y
     return _biased("conv_transpose2d", y, bias)
 
 
