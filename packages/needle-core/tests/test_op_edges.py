@@ -555,3 +555,28 @@ def test_attention_of_large_scores(device):
     v = tensor([[1.0], [2.0]], device)
     same(ops.scaled_dot_product_attention(q, k, v), [[1], [2]])
     assert all(np.isfinite(g).all() for g in grad(ops.scaled_dot_product_attention, q, k, v))
+
+
+# ---- Where all values are equal --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ddof", [0, 1])
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_std_of_equal_values_has_gradient_0(ddof, keepdims, device):
+    rows = np.array([[2.0, 2.0, 2.0], [0.0, 0.0, 0.0], [1.0, 2.0, 6.0]])
+    x = tensor(rows, device)
+    ops.std(x, 1, keepdims, ddof).sum().backward()
+    apart = rows[2] - 3.0
+    expected = apart / (np.sqrt((apart**2).sum() / (3 - ddof)) * (3 - ddof))
+    np.testing.assert_allclose(x.grad.numpy(), [[0, 0, 0], [0, 0, 0], expected], rtol=1e-5, atol=1e-7)
+    again = tensor(rows, device)
+    (first,) = gradients([ops.std(again, 1, keepdims, ddof).sum()], [again])
+    (second,) = gradients([(first * first * first).sum()], [again])
+    assert np.isfinite(second.numpy()).all() and not second.numpy()[:2].any()
+
+
+def test_std_of_one_value_and_of_none():
+    x = ndl.Tensor([[5.0]])
+    x.std(1).sum().backward()
+    assert x.grad.tolist() == [[0.0]]
+    assert np.isnan(ops.std(ndl.Tensor([[5.0]]), 1, ddof=1).item())

@@ -271,6 +271,45 @@ TWINS |= {
     if row.name in NETWORK and row.id not in NOT_THERE
 }  # fmt: skip
 
+# ---- Kinks: where a formula alone would be 0/0, or infinite times 0 -----------------------------------
+
+INF, NAN = float("inf"), float("nan")
+NUMBERS = [0.0, 1.0, -1.0, 2.0, INF, -INF, 1e-320]
+PAIRS = list(product(NUMBERS, NUMBERS))
+EQUAL_ROWS = [[2.0, 2.0, 2.0], [0.0, 0.0, 0.0], [1.0, 3.0, 3.0], [-INF, 1.0, 2.0], [1e200, 1e200, 1e200]]
+KINKS = {
+    **{name: (getattr(ndl, name), getattr(torch, name), (NUMBERS,)) for name in "sqrt log log1p abs relu tanh".split()},
+    **{
+        f"power {c}": (lambda x, c=c: x**c, lambda x, c=c: x**c, ([n for n in NUMBERS if n != -INF],))
+        for c in (0, 0.5, 1, 1.5, 2, -1)
+    },
+    "clip": (lambda x: x.clip(-1, 1), lambda x: x.clamp(-1, 1), (NUMBERS,)),
+    **{
+        name: (getattr(ndl, name), twin, tuple(zip(*PAIRS, strict=True)))
+        for name, twin in [("power", torch.pow), ("divide", torch.div), ("maximum", torch.maximum)]
+    },
+    "std": (lambda x: ndl.std(x, 1), lambda x: x.std(1, correction=0), (EQUAL_ROWS,)),
+    "std, ddof": (lambda x: ndl.std(x, 1, ddof=1), lambda x: x.std(1), (EQUAL_ROWS,)),
+    "std of all": (lambda x: x[:2].std(), lambda x: x[:2].std(correction=0), ([[3.0] * 4] * 2,)),
+    "max": (lambda x: ndl.max(x, 1), lambda x: x.amax(1), (EQUAL_ROWS,)),
+    "min": (lambda x: ndl.min(x, 1), lambda x: x.amin(1), (EQUAL_ROWS,)),
+    "logsumexp": (lambda x: ndl.logsumexp(x, 1), lambda x: x.logsumexp(1), (EQUAL_ROWS,)),
+    "softmax": (lambda x: ndl.softmax(x)[:, :1], lambda x: x.softmax(1)[:, :1], (EQUAL_ROWS,)),
+    "length": (lambda x: (x * x).sum(1).sqrt(), lambda x: (x * x).sum(1).sqrt(), (EQUAL_ROWS,)),
+}
+
+
+@pytest.mark.parametrize("kink", KINKS)
+def test_gradients_at_kinks(kink):
+    ours, theirs, given = KINKS[kink]
+    xs = [ndl.Tensor(np.array(x), dtype="float64") for x in given]
+    ts = [torch.tensor(x, dtype=torch.float64, requires_grad=True) for x in given]
+    ours(*xs).sum().backward()
+    theirs(*ts).sum().backward()
+    for x, t in zip(xs, ts, strict=True):
+        np.testing.assert_allclose(x.grad.numpy(), t.grad.numpy(), rtol=1e-12)
+
+
 # ---- The tests --------------------------------------------------------------------------
 
 

@@ -1,8 +1,9 @@
 """Sums, products, powers. Inputs broadcast as in NumPy; the engine sums gradients back to the inputs' shapes."""
 
 from needle.autograd import ScalarOp, TensorOp
-from needle.ops.choosing import equal, logical_and, where
+from needle.ops.choosing import equal, greater_equal, isfinite, logical_and, logical_not, where
 from needle.ops.functions import log
+from needle.ops.helpers import array_of
 
 
 class EWiseAdd(TensorOp):
@@ -85,7 +86,7 @@ class DivScalar(ScalarOp):
 
 
 class EWisePow(TensorOp):
-    """y = a^b;  da = dy b a^(b-1) (0 where b is 0), db = dy y log a (0 where a is 0)"""
+    """y = a^b;  da = dy b a^(b-1) (0 where b is 0), db = dy y log a (0 where a is 0 and b is not negative)"""
 
     broadcasts = True
 
@@ -96,10 +97,11 @@ class EWisePow(TensorOp):
         a, b = node.inputs
         da = db = None
         if a.requires_grad:
-            safe = where(logical_and(equal(a, 0), equal(b, 0)), 1.0, a)  # 0^(0-1) would be infinite, times 0
+            over = logical_not(isfinite(array_of(a) ** -1))
+            safe = where(logical_and(over, equal(b, 0)), 1.0, a)  # 0^(0-1) would be infinite, times 0
             da = out_grad * (b * safe ** (b - 1))
         if b.requires_grad:
-            db = out_grad * node * log(where(equal(a, 0), 1.0, a))
+            db = out_grad * node * log(where(logical_and(equal(a, 0), greater_equal(b, 0)), 1.0, a))
         return da, db
 
 

@@ -132,6 +132,18 @@ class Min(Extreme):
         return x.min(self.axes, self.keepdims)
 
 
+class Deviation(TensorOp):
+    """y = sqrt v, v a variance;  dv = dy / (2 y), 0 where y is 0: there v does not change with what it is the variance of"""
+
+    needs = "output"
+
+    def compute(self, v):
+        return v.sqrt()
+
+    def gradient(self, out_grad, node):
+        return out_grad / (where(equal(node, 0), math.inf, node) * 2)
+
+
 class CumSum(TensorOp):
     """y_i = x_0 + ... + x_i;  dx_i = dy_i + ... + dy_n"""
 
@@ -229,8 +241,8 @@ def var(a, axes=None, keepdims=False, ddof=0):
 
 
 def std(a, axes=None, keepdims=False, ddof=0):
-    """The square root of `var`."""
-    return var(a, axes, keepdims, ddof).sqrt()
+    """The square root of `var`; where all values are equal, its gradient is 0."""
+    return Deviation()(var(a, axes, keepdims, ddof))
 
 
 def _count(a, axes):
