@@ -136,7 +136,7 @@ def test_a_failed_computation_can_be_seen_again():
 
 def test_the_first_bad_value_is_named_with_its_line():
     x = ndl.Tensor([[1.0, 2.0], [3.0, 0.0]])
-    with ndl.anomaly_mode(), pytest.raises(ndl.AnomalyError) as caught:
+    with ndl.anomaly_mode(inf=True), pytest.raises(ndl.AnomalyError) as caught:
         ndl.log(x * 1.0)  # the line
     text = str(caught.value)
     assert "Log gave -inf at (1, 1) of shape (2, 2)" in text
@@ -145,13 +145,13 @@ def test_the_first_bad_value_is_named_with_its_line():
 
 def test_a_bad_gradient_is_named_with_the_line_of_its_op():
     x = ndl.Tensor([0.0, 1.0])
-    with ndl.anomaly_mode():
+    with ndl.anomaly_mode(inf=True):
         y = ndl.sqrt(x)  # fine forward
         with pytest.raises(ndl.AnomalyError, match=r"the gradient of Sqrt is inf at .* ndl.sqrt.x.  # fine forward"):
             y.sum().backward()
     z = ndl.sqrt(x)
     with (
-        ndl.anomaly_mode(),
+        ndl.anomaly_mode(inf=True),
         pytest.raises(ndl.AnomalyError, match=r"the gradient of Sqrt .* a line outside of anomaly_mode"),
     ):
         z.sum().backward()
@@ -163,12 +163,46 @@ def test_lazy_and_tuples_and_0d():
     with ndl.anomaly_mode(), ndl.lazy_mode():
         y = ndl.log(ndl.Tensor(0.0))  # recorded here
     with (
-        ndl.anomaly_mode(),
+        ndl.anomaly_mode(inf=True),
         pytest.raises(ndl.AnomalyError, match=r"Log gave -inf at \(\) of shape \(\).*recorded here"),
     ):
         y.item()
     with ndl.anomaly_mode(), pytest.raises(ndl.AnomalyError, match=r"Split gave nan"):
         ndl.split(ndl.Tensor([[1.0], [float("nan")]]), 0)
+
+
+NAN, INF = float("nan"), float("inf")
+
+
+def attention(x):
+    """Written out, with a mask of -inf."""
+    mask = ndl.Tensor(np.triu(np.full((3, 3), -INF, "float32"), 1), requires_grad=False)
+    return ndl.softmax(x @ x.T + mask) @ x
+
+
+def masked(x):
+    return ndl.softmax(ndl.where(ndl.Tensor(np.tril(np.ones((3, 3), bool))), x @ x.T, -INF)) @ x
+
+
+@pytest.mark.parametrize(
+    "fn", [attention, masked, lambda x: ndl.log(x * 0.0), lambda x: x / 0.0, lambda x: (x * 0.0).sqrt()]
+)
+def test_infinite_values_are_reported_only_where_asked_for(fn):
+    x = ndl.Tensor(np.arange(1.0, 7.0).reshape(3, 2))
+    with ndl.anomaly_mode():
+        fn(x)
+        if fn in (attention, masked):
+            fn(x).sum().backward()
+    with ndl.anomaly_mode(inf=True), pytest.raises(ndl.AnomalyError, match=r"inf at"):
+        fn(x).sum().backward()
+
+
+def test_nan_is_reported_by_both():
+    for inf in (False, True):
+        with ndl.anomaly_mode(inf=inf), pytest.raises(ndl.AnomalyError, match=r"gave nan at \(1,\) of shape \(2,\)"):
+            ndl.log(ndl.Tensor([INF if not inf else 1.0, -1.0]))
+        with ndl.anomaly_mode(inf=inf), ndl.anomaly_mode(False):
+            ndl.log(ndl.Tensor([-1.0]))
 
 
 def test_unknown_modes_are_refused():

@@ -36,7 +36,7 @@ cdef extern from *:
     typedef struct {
         int no_grad;            /* 1 inside no_grad() */
         int lazy;               /* 0: as LAZY_MODE says, 1: on, 2: off */
-        int anomaly;            /* 1 inside anomaly_mode() */
+        int anomaly;            /* 1 inside anomaly_mode(), 2 where it stops at inf too */
         PyObject *made;         /* a list that collects what is recorded, or NULL */
         PyObject *guarded;      /* the node whose gradient is being computed, or NULL */
     } needle_modes;
@@ -440,8 +440,8 @@ cdef int record(Op op, tuple inputs, Value out, object data) except -1:
             note_origin(op, out, here)
         if not recorded:
             return 0
-    elif here.anomaly:
-        note_origin(op, out, here)
+    else:
+        note_origin(op, out, here)      # for the error, which comes later and elsewhere
     out.op, out.inputs, out.wants_grad = op, inputs, recorded
     for i in range(n):
         (<Value> entry(inputs, i)).uses += 1
@@ -508,14 +508,14 @@ cdef int drop_unneeded(Op op, tuple inputs, Value out) except -1:
 
 
 cdef int note_origin(Op op, Value out, Modes* here) except -1:
-    """In anomaly mode: remember the line that made a value, and check it. Gradients are checked when they are sent on."""
-    from needle.modes import check_forward, line_of_user
+    """In anomaly and in lazy mode: remember the line that made a value. What is computed is checked; gradients when sent on."""
     if here.guarded is not NULL:
         out.origin = (<Value> here.guarded).origin
         return 0
+    from needle.modes import check_forward, line_of_user
     out.origin = line_of_user()
     if out.array is not None:
-        check_forward(op, out.array, out.origin)
+        check_forward(op, out.array, out.origin, here.anomaly)
     return 0
 
 
@@ -582,12 +582,18 @@ cdef object realize(Value value):
                 continue
             for x in top.inputs:
                 check_unchanged(x, top, "the result was dropped after backward, or not yet computed, and needs the old one")
-            top.array = compute(<Op> top.op, top.inputs)
+            try:
+                top.array = compute(<Op> top.op, top.inputs)
+            except Exception as error:
+                if top.origin is not None:
+                    from needle.modes import name_origin
+                    name_origin(error, top.op, top.origin)
+                raise
             top.spec = None
             top.stamp = write_clock[0]
             if here.anomaly:
                 from needle.modes import check_forward
-                check_forward(top.op, top.array, top.origin)
+                check_forward(top.op, top.array, top.origin, here.anomaly)
             if not top.wants_grad:
                 forget_inputs(top)
     finally:

@@ -196,7 +196,7 @@ cdef class Walk:
                 raise TypeError(f"{type(node.op).__name__}.gradient returned {type(g).__name__}, expected a Tensor or None")
             if modes_here().anomaly:
                 from needle.modes import check_backward
-                check_backward(node, g, node.origin)
+                check_backward(node, g, node.origin, modes_here().anomaly)
             self.arrive(self.edges[self.first[i] + k], g)
         return 0
 

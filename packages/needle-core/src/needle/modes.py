@@ -80,69 +80,81 @@ class lazy_mode(_Mode):
 
 
 class anomaly_mode(_Mode):
-    """Raise AnomalyError at the first NaN or inf, with the op and the line that made it; slow, for looking for mistakes.
+    """Raise AnomalyError at the first NaN, with the op and the line that made it; slow, for looking for mistakes.
+
+    Parameters
+    ----------
+    enabled : False switches it off inside
+    inf : stop at an infinite value too; masks of -inf are no mistake, so the default is not to
 
     >>> import needle as ndl
     >>> with ndl.anomaly_mode():
-    ...     ndl.log(ndl.Tensor([0.0]))  # doctest: +ELLIPSIS
+    ...     ndl.log(ndl.Tensor([-1.0]))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    needle.modes.AnomalyError: Log gave -inf at (0,) of shape (1,); made at <doctest ...
+    needle.modes.AnomalyError: Log gave nan at (0,) of shape (1,); made at <doctest ...
     """
 
     name = "anomaly"
 
-    def __init__(self, enabled: bool = True):
-        super().__init__(1 if enabled else 0)
+    def __init__(self, enabled: bool = True, *, inf: bool = False):
+        super().__init__((2 if inf else 1) if enabled else 0)
 
 
 class AnomalyError(FloatingPointError):
-    """A NaN or inf, found in anomaly mode."""
+    """A NaN, or an inf where asked for, found in anomaly mode."""
 
 
-def line_of_user() -> str:
-    """The innermost line outside of this package, as 'file:line: text'."""
-    from linecache import getline
-
+def line_of_user() -> tuple[str, int]:
+    """The innermost line outside of this package, as file and number."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
         frame = frame.f_back
-    name, line = frame.f_code.co_filename, frame.f_lineno
-    text = getline(name, line).strip()
-    return f"{name}:{line}" + (f": {text}" if text else "")
+    return frame.f_code.co_filename, frame.f_lineno
 
 
-def _first_bad(data):
-    """(value, position) of the first NaN or inf of an array or a tuple of them; None where there is none."""
+def _text(origin: tuple[str, int] | None) -> str:
+    """'file:line: text' of what `line_of_user` returned."""
+    if origin is None:
+        return "a line outside of anomaly_mode()"
+    from linecache import getline
+
+    text = getline(*origin).strip()
+    return f"{origin[0]}:{origin[1]}" + (f": {text}" if text else "")
+
+
+def name_origin(error: Exception, op, origin: tuple[str, int]) -> None:
+    """Add to the message of an error the line where the op was recorded that failed."""
+    if len(error.args) == 1 and isinstance(error.args[0], str):
+        error.args = (f"{error.args[0]}; {type(op).__name__} was recorded at {_text(origin)}",)
+
+
+def _first_bad(data, level: int):
+    """(value, position, shape) of the first NaN, at level 2 also inf, of an array or a tuple of them; None: there is none."""
     if isinstance(data, tuple):
-        return next((bad for bad in map(_first_bad, data) if bad), None)
-    if not data.dtype.is_float or bool(array_api.isfinite(data).all()):
+        return next((bad for bad in [_first_bad(part, level) for part in data] if bad), None)
+    if not data.dtype.is_float:
         return None
-    at = tuple(
-        [
-            int(i[0])
-            for i in array_api.nonzero(
-                array_api.logical_not(array_api.isfinite(data.reshape(-1) if data.ndim == 0 else data))
-            )
-        ]
-    )
-    at = () if data.ndim == 0 else at
+    bad = array_api.isnan(data) if level == 1 else array_api.logical_not(array_api.isfinite(data))
+    if not bool(bad.any()):
+        return None
+    at = tuple([int(i[0]) for i in array_api.nonzero(bad)]) if data.ndim else ()
     return data[at].item(), at, data.shape
 
 
-def check_forward(op, data, origin) -> None:
-    """Raise if what an op has computed is not finite."""
-    bad = _first_bad(data)
+def check_forward(op, data, origin, level: int) -> None:
+    """Raise if what an op has computed holds what anomaly mode looks for."""
+    bad = _first_bad(data, level)
     if bad:
-        made = origin or "a line outside of anomaly_mode()"
+        made = _text(origin)
         raise AnomalyError(f"{type(op).__name__} gave {bad[0]} at {bad[1]} of shape {bad[2]}; made at {made}")
 
 
-def check_backward(node, grad, origin) -> None:
-    """Raise if a gradient that an op has sent to its inputs is not finite."""
+def check_backward(node, grad, origin, level: int) -> None:
+    """Raise if a gradient that an op has sent to its inputs holds what anomaly mode looks for."""
     value = getattr(grad, "value", grad)
-    bad = _first_bad(value.realize_cached_data())
+    bad = _first_bad(value.realize_cached_data(), level)
     if bad:
-        made = origin or "a line outside of anomaly_mode()"
+        made = _text(origin)
         raise AnomalyError(
             f"the gradient of {type(node.op).__name__} is {bad[0]} at {bad[1]} of shape {bad[2]}; {type(node.op).__name__}"
             f" was made at {made}"
