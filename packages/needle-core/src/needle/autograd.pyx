@@ -16,12 +16,15 @@ from libc.stdlib cimport free, malloc, realloc
 
 import functools
 import operator
+from itertools import islice
 
 import needle_ndarray as array_api
 import numpy as np
 from needle_ndarray import NDArray
 from needle_ndarray.buffer import WRITE_CLOCK
-from needle_ndarray.ndarray import NBYTES, VERSION
+from needle_ndarray.ndarray import NBYTES, SOLE_OWNER, VERSION
+
+from needle._hints import Size, warn_of_identity
 
 #: The process-wide default of lazy mode; `needle.lazy_mode()` overrides it within a thread.
 LAZY_MODE = False
@@ -62,8 +65,10 @@ cdef extern from *:
 cdef long long* write_clock = <long long*> PyCapsule_GetPointer(WRITE_CLOCK, "needle_ndarray.write_clock")
 ctypedef Py_ssize_t (*nbytes_t)(PyObject*) noexcept
 ctypedef long long (*version_t)(PyObject*) noexcept
+ctypedef int (*sole_owner_t)(PyObject*) noexcept
 cdef nbytes_t nbytes_of = <nbytes_t> PyCapsule_GetPointer(NBYTES, "needle_ndarray.nbytes")
 cdef version_t version_of = <version_t> PyCapsule_GetPointer(VERSION, "needle_ndarray.version")
+cdef sole_owner_t is_sole_owner = <sole_owner_t> PyCapsule_GetPointer(SOLE_OWNER, "needle_ndarray.sole_owner")
 cdef Py_ssize_t live_values = 0
 cdef object ndarray_type = NDArray
 cdef object alike = array_api.alike
@@ -237,7 +242,7 @@ cdef class Value:
     @property
     def cached_data(self):
         """The data if it is there; None where it has not been computed, or was dropped after backward."""
-        return self.array
+        return None if self.array is None else read(self)
 
     @cached_data.setter
     def cached_data(self, data):
@@ -258,7 +263,7 @@ cdef class Value:
 
     def realize_cached_data(self):
         """The data, computed if need be."""
-        return realize(self)
+        return read(self)
 
     def is_leaf(self):
         return self.op is None
@@ -321,7 +326,7 @@ cdef class TensorTuple(Value):
 
     def detach(self):
         """The same data without a graph."""
-        return make_leaf(TensorTuple, realize(self), False)
+        return make_leaf(TensorTuple, read(self), False)
 
     def __repr__(self):
         return f"needle.TensorTuple({', '.join([repr(t) for t in self])})"
@@ -333,9 +338,9 @@ cdef class TensorTuple(Value):
 cdef Value make_leaf(type cls, object data, bint requires_grad):
     cdef Value value
     if isinstance(data, Value):
-        data = realize(<Value> data)
+        data = read(<Value> data)
     if issubclass(cls, TensorTuple):
-        data = tuple([realize(<Value> d) if isinstance(d, Value) else d for d in data])
+        data = tuple([read(<Value> d) if isinstance(d, Value) else d for d in data])
     elif not isinstance(data, ndarray_type):
         raise TypeError(f"make_const: expected an NDArray or a Tensor, got {type(data).__name__}")
     value = cls.__new__(cls)
@@ -403,6 +408,24 @@ cpdef object as_constant(object x, object like, str what):
         bends = like.dtype.is_float and (host.dtype == np.float64 or not isinstance(x, np.ndarray) and host.dtype.kind in "iu")
         return Tensor(x, device=like.device, dtype=like.dtype if bends else None, requires_grad=False)
     raise TypeError(f"{what}: expected a Tensor, an array or a number, got {type(x).__name__}")
+
+
+cpdef object frozen(object axes):
+    """Axes or a shape that nobody can change later: an int, None or a tuple of ints; anything else is for the op to refuse."""
+    if axes is None or type(axes) is int:
+        return axes
+    if type(axes) is tuple:
+        for n in <tuple> axes:
+            if type(n) is not int:
+                break
+        else:
+            return axes
+    if not isinstance(axes, (tuple, list)) and hasattr(axes, "__index__") and not getattr(axes, "ndim", 0):
+        return operator.index(axes)
+    if hasattr(axes, "__iter__") and not isinstance(axes, (str, bytes, Value)):
+        axes = tuple(islice(axes, 65))          # more than an array has axes; who counts them will say so
+        return tuple([operator.index(n) if hasattr(n, "__index__") else n for n in axes])
+    return axes
 
 
 # ---- Computing --------------------------------------------------------------------------
@@ -557,6 +580,16 @@ cdef inline object realized(Value value):
     return value.array if value.array is not None else realize(value)
 
 
+cdef object read(Value value):
+    """The data for somebody outside of the engine. A gradient must not see what was written after its node was computed."""
+    cdef Modes* here = modes_here()
+    cdef object data = realize(value)
+    if here.guarded is not NULL and write_clock[0] != (<Value> here.guarded).stamp \
+            and (value.uses or <PyObject*> value is here.guarded):      # what no node uses, the gradient has made itself
+        check_unchanged(value, <Value> here.guarded, "its gradient needs the old one")
+    return data
+
+
 cdef object realize(Value value):
     """Compute a value that is lazy or was dropped, and what it needs, without recursion; each once"""
     cdef Value top, x
@@ -618,7 +651,8 @@ cdef int check_unchanged(Value x, Value node, str why) except -1:
         if last_write(x.array) <= since:
             return 0
     kind = f"{type(x.op).__name__}'s result" if x.op is not None else "a leaf"
-    raise RuntimeError(f"{type(node.op).__name__}: its input of shape {x.shape} ({kind}) was changed in place after it was used;"
+    shape = tuple([entry[0] for entry in x.known]) if isinstance(x, TensorTuple) else x.shape
+    raise RuntimeError(f"{type(node.op).__name__}: its input of shape {shape} ({kind}) was changed in place after it was used;"
                        f" {why}. Change a copy instead, or call backward() before the change")
 
 
@@ -631,3 +665,7 @@ cdef long long last_write(object data) except -1:
 
 include "autograd_tensor.pxi"
 include "autograd_backward.pxi"
+
+# What `from needle.autograd import *` gives: not the modules this one imports.
+__all__ = [_name for _name, _value in list(globals().items())
+           if not _name.startswith("_") and type(_value) is not type(np) and _value is not islice]

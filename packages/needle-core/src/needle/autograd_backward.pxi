@@ -62,6 +62,7 @@ cdef class Walk:
 
     cdef list order
     cdef list arrived                   # per node: None, a Value, or a list of Values and Slots
+    cdef list given                     # the caller's gradients: held, so that nothing that shares their memory is handed out
     cdef Py_ssize_t* memory             # of the three that follow
     cdef Py_ssize_t* edges              # places of the inputs of all nodes, one after the other; -1: not part of this
     cdef Py_ssize_t* first              # where a node's edges begin
@@ -150,13 +151,17 @@ cdef class Walk:
                     continue
                 grad = self.gather(i)
                 if grad is not None and node.hooks is not None:
+                    if not is_own(grad, made):
+                        grad = own(grad)
                     grad = call_hooks(node, grad)
-                if grad is not None:
-                    if chosen is not None:
-                        if id(node) in chosen:
-                            found[id(node)] = grad
-                    elif node.op is None or node.retains_grad:
+                if grad is not None and (node.op is None or node.retains_grad if chosen is None else id(node) in chosen):
+                    if not is_own(grad, made):
+                        grad = own(grad)
+                    if chosen is None:
                         keep(node, grad, accumulate)
+                    else:
+                        found[id(node)] = grad
+                if grad is not None:
                     if node.op is not None:
                         here.guarded = <PyObject*> node
                         self.send(node, i, grad)
@@ -263,6 +268,21 @@ cdef object sum_and_release(list terms):
     return total
 
 
+cdef inline bint is_own(object grad, list made):
+    """Whether nobody but the caller's variable, and the list of what was just recorded, holds a gradient or its memory"""
+    cdef Value value = <Value> grad     # one reference more
+    cdef Py_ssize_t n = len(made), held = 2
+    if n and <PyObject*> made[n - 1] is <PyObject*> grad:
+        held = 3
+    return value.uses == 0 and Py_REFCNT(<PyObject*> grad) <= held and value.array is not None \
+        and (type(value.array) is tuple or is_sole_owner(<PyObject*> value.array))
+
+
+cdef object own(object grad):
+    """A gradient in memory of its own; recorded, so that it can be differentiated"""
+    return grad if isinstance(grad, TensorTuple) else OPS.clone(grad)
+
+
 cdef object call_hooks(Value node, object grad):
     for entry in list(node.hooks):
         changed = entry[0](grad)
@@ -312,6 +332,7 @@ cdef object backward(Tensor root, object out_grad, bint accumulate):
         raise RuntimeError("backward: nothing that this tensor was computed from requires a gradient")
     cdef Walk walk = Walk()
     cdef object grad = first_gradient(root, out_grad)
+    walk.given = [out_grad]
     walk.prepare([root], None)
     walk.arrive(root.index, grad)
     grad = None
@@ -346,6 +367,7 @@ def gradients(outputs, inputs, out_grads=None):
     if len(out_grads) != len(outputs):
         raise ValueError(f"gradients: {len(out_grads)} out_grads for {len(outputs)} outputs")
     starts = [first_gradient(<Tensor> y, g) for y, g in zip(outputs, out_grads) if (<Tensor> y).wants_grad]
+    walk.given = out_grads
     walk.prepare(roots, targets)
     places = [(<Value> y).index for y in roots]
     walk.aim(targets)

@@ -56,7 +56,9 @@ cdef inline bint is_number(object x):
 
 
 cdef class Tensor(Value):
-    """An array that remembers how it was made.
+    """Tensor(array, device=None, *, dtype=None, requires_grad=True)
+
+    An array that remembers how it was made.
 
     Parameters
     ----------
@@ -75,11 +77,12 @@ cdef class Tensor(Value):
 
     __array_ufunc__ = None      # NumPy leaves operators with us to us
 
-    def __init__(self, array, *, device=None, dtype=None, requires_grad=True):
+    @cython.embedsignature(False)       # Cython's puts the * in the wrong place
+    def __init__(self, array, device=None, *, dtype=None, requires_grad=True):
         if self.op is not None or self.array is not None:
             raise TypeError("Tensor.__init__: the tensor exists already; make a new one")
         if isinstance(array, Tensor):
-            data = realize(<Tensor> array)
+            data = read(<Tensor> array)
             if device is not None:
                 data = data.to(device)
             if dtype is not None:
@@ -113,11 +116,11 @@ cdef class Tensor(Value):
         cdef Py_ssize_t size = 1
         for n in self.shape:
             size *= n
-        return size
+        return Size(size)
 
     @property
     def nbytes(self):
-        return self.size * self.dtype.itemsize
+        return int(self.size) * self.dtype.itemsize
 
     @property
     def data(self):
@@ -144,19 +147,25 @@ cdef class Tensor(Value):
 
     def numpy(self):
         """A NumPy copy of the values."""
-        return realize(self).numpy()
+        return read(self).numpy()
 
     def item(self):
         """The only element, as a Python number."""
-        return realize(self).item()
+        return read(self).item()
 
     def tolist(self):
-        return realize(self).tolist()
+        return read(self).tolist()
 
     def __array__(self, dtype=None, copy=None):
         if copy is False:
             raise ValueError("a Tensor's values are copied to NumPy; its NDArray, realize_cached_data(), can be shared")
         return self.numpy() if dtype is None else self.numpy().astype(dtype)
+
+    def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+        return read(self).__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+
+    def __dlpack_device__(self):
+        return read(self).__dlpack_device__()
 
     def __float__(self):
         return float(self.item())
@@ -173,8 +182,8 @@ cdef class Tensor(Value):
         return iter([self[i] for i in range(len(self))])
 
     def __bool__(self):
-        """The answer of a comparison; any other tensor is an object like any other, and true."""
-        return bool(realize(self)) if self.dtype == "bool" else True
+        """The value of a bool or an integer, of one element; a tensor of floats is an object like any other, and true."""
+        return True if self.dtype.is_float else bool(read(self))
 
     def __repr__(self):
         text = np.array2string(self.numpy(), separator=", ", prefix="needle.Tensor(", threshold=1000, edgeitems=3)
@@ -191,10 +200,10 @@ cdef class Tensor(Value):
         return object_hash(self)
 
     def __richcmp__(self, other, int op):
-        if op == 2:
-            return self is other
-        if op == 3:
-            return self is not other
+        if op == 2 or op == 3:
+            if self is not other and seems_value(self, other):
+                warn_of_identity("==" if op == 2 else "!=", other)
+            return (self is other) == (op == 2)
         return (OPS.less, OPS.less_equal, None, None, OPS.greater, OPS.greater_equal)[op](self, other)
 
     def __reduce__(self):
@@ -216,7 +225,7 @@ cdef class Tensor(Value):
 
     def detach(self):
         """The same data, shared, without a graph."""
-        return make_leaf(Tensor, realize(self), False)
+        return make_leaf(Tensor, read(self), False)
 
     def clone(self):
         """A copy of the data, recorded."""
@@ -320,6 +329,26 @@ cdef class Tensor(Value):
             return Tensor.__matmul__(other, self)
         return OPS.matmul(other, self) if known(other) else NotImplemented
 
+    # In place: into the array of a leaf within no_grad(), as optimizers do; elsewhere a new tensor, as `x = x + y` makes it.
+
+    def __iadd__(self, other):
+        return write(self, operator.iadd, other) if writes(self) else self + other
+
+    def __isub__(self, other):
+        return write(self, operator.isub, other) if writes(self) else self - other
+
+    def __imul__(self, other):
+        return write(self, operator.imul, other) if writes(self) else self * other
+
+    def __itruediv__(self, other):
+        return write(self, operator.itruediv, other) if writes(self) else self / other
+
+    def __ipow__(self, other):
+        return write(self, operator.ipow, other) if writes(self) else self ** other
+
+    def __imatmul__(self, other):
+        return write(self, assign_product, other) if writes(self) else self @ other
+
     def __neg__(self):
         return apply(NEGATE, (self,))
 
@@ -365,23 +394,27 @@ cdef class Tensor(Value):
     def matmul(self, other):
         return OPS.matmul(self, other)
 
-    def sum(self, axes=None, keepdims=False):
+    # `axis`, `dtype` and `out` are what np.sum(x) and its like hand on.
+
+    def sum(self, axes=None, keepdims=False, *, axis=None, dtype=None, out=None):
+        if axis is not None or dtype is not None or out is not None:
+            axes = axes_of("sum", axes, axis, dtype, out)
         return apply(SUMMATION(axes, keepdims), (self,))
 
-    def mean(self, axes=None, keepdims=False):
-        return OPS.mean(self, axes, keepdims)
+    def mean(self, axes=None, keepdims=False, *, axis=None, dtype=None, out=None):
+        return OPS.mean(self, axes_of("mean", axes, axis, dtype, out), keepdims)
 
-    def var(self, axes=None, keepdims=False, ddof=0):
-        return OPS.var(self, axes, keepdims, ddof)
+    def var(self, axes=None, keepdims=False, ddof=0, *, axis=None, dtype=None, out=None):
+        return OPS.var(self, axes_of("var", axes, axis, dtype, out), keepdims, ddof)
 
-    def std(self, axes=None, keepdims=False, ddof=0):
-        return OPS.std(self, axes, keepdims, ddof)
+    def std(self, axes=None, keepdims=False, ddof=0, *, axis=None, dtype=None, out=None):
+        return OPS.std(self, axes_of("std", axes, axis, dtype, out), keepdims, ddof)
 
-    def max(self, axes=None, keepdims=False):
-        return OPS.max(self, axes, keepdims)
+    def max(self, axes=None, keepdims=False, *, axis=None, out=None):
+        return OPS.max(self, axes_of("max", axes, axis, None, out), keepdims)
 
-    def min(self, axes=None, keepdims=False):
-        return OPS.min(self, axes, keepdims)
+    def min(self, axes=None, keepdims=False, *, axis=None, out=None):
+        return OPS.min(self, axes_of("min", axes, axis, None, out), keepdims)
 
     def argmax(self, axis=None, keepdims=False):
         return OPS.argmax(self, axis, keepdims)
@@ -389,14 +422,14 @@ cdef class Tensor(Value):
     def argmin(self, axis=None, keepdims=False):
         return OPS.argmin(self, axis, keepdims)
 
-    def any(self, axes=None, keepdims=False):
-        return OPS.any(self, axes, keepdims)
+    def any(self, axes=None, keepdims=False, *, axis=None, out=None):
+        return OPS.any(self, axes_of("any", axes, axis, None, out), keepdims)
 
-    def all(self, axes=None, keepdims=False):
-        return OPS.all(self, axes, keepdims)
+    def all(self, axes=None, keepdims=False, *, axis=None, out=None):
+        return OPS.all(self, axes_of("all", axes, axis, None, out), keepdims)
 
-    def cumsum(self, axis=None):
-        return OPS.cumsum(self, axis)
+    def cumsum(self, axis=None, *, dtype=None, out=None):
+        return OPS.cumsum(self, axes_of("cumsum", axis, None, dtype, out))
 
     def logsumexp(self, axes=None, keepdims=False):
         return OPS.logsumexp(self, axes, keepdims)
@@ -410,8 +443,11 @@ cdef class Tensor(Value):
     def broadcast_to(self, *shape):
         return OPS.broadcast_to(self, shape[0] if len(shape) == 1 else shape)
 
-    def transpose(self, axes=None):
-        return OPS.transpose(self, axes)
+    def transpose(self, *axes_to_swap, axes=None):
+        """Two axes swapped, `transpose((0, 1))` or `transpose(0, 1)`; by default the last two."""
+        if len(axes_to_swap) == 1 and axes is None:
+            return OPS.transpose(self, axes_to_swap[0])
+        return OPS.transpose(self, axes_to_swap or axes)
 
     def permute(self, *axes):
         return OPS.permute(self, axes[0] if len(axes) == 1 else axes)
@@ -482,6 +518,52 @@ cdef class Tensor(Value):
     def mT(self):
         """The last two axes swapped."""
         return OPS.transpose(self)
+
+
+cdef object axes_of(str what, object axes, object axis, object dtype, object out):
+    """The axes of a reduction, given by either name; dtype and out are NumPy's, and cannot be given"""
+    if out is not None or dtype is not None:
+        raise TypeError(f"{what}: a Tensor's {what} takes no {'out' if out is not None else 'dtype'}")
+    if axes is not None and axis is not None:
+        raise TypeError(f"{what}: axes {axes} and axis {axis} are two names for the same argument")
+    return axes if axis is None else axis
+
+
+# ---- Identity and values --------------------------------------------------------------------------
+
+cdef bint seems_value(Tensor self, object other):
+    """Whether `self == other` was meant for values: a number, an array, or two tensors without gradients of their own kind"""
+    if isinstance(other, Tensor):
+        return is_exact(self) and is_exact(<Tensor> other)
+    return is_number(other) or isinstance(other, (ndarray_type, np.ndarray, np.bool_, list, tuple))
+
+
+cdef bint is_exact(Tensor x):
+    """Whether it holds integers or bools, as labels and masks do, as far as known without computing it"""
+    dtype = x.array.dtype if x.array is not None else x.spec[1] if x.spec is not None else None
+    return dtype is not None and not dtype.is_float
+
+
+# ---- In place --------------------------------------------------------------------------
+
+cdef inline bint writes(Tensor self):
+    return self.op is None and modes_here().no_grad
+
+
+cdef object write(Tensor self, object function, object other):
+    """Change the array of a leaf; shape and dtype stay what they are, or an error says why they cannot"""
+    if not isinstance(other, Tensor) and not is_number(other) and not known(other):
+        return NotImplemented
+    function(realize(self), realize(<Tensor> other) if isinstance(other, Tensor) else other)
+    return self
+
+
+def assign_product(array, other):
+    """array @= other"""
+    made = array @ (other if isinstance(other, ndarray_type) else array_api.asarray(other, dtype=array.dtype, device=array.device))
+    if made.shape != array.shape:
+        raise ValueError(f"matmul: {array.shape} @= {other.shape}: the result has shape {made.shape}")
+    array[...] = made
 
 
 cdef object object_hash = object.__hash__

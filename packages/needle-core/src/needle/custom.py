@@ -1,11 +1,19 @@
 """Operators of your own: two functions and a decorator instead of a class."""
 
 import functools
+from copy import copy
 from typing import Any
 
-from needle.autograd import TensorOp, TensorTupleOp, Value
+import numpy as np
+
+from needle.autograd import NDArray, TensorOp, TensorTupleOp, Value
 
 __all__ = ["operator"]
+
+
+def _kept(constant: Any) -> Any:
+    """A constant for backward: a copy of what the caller could change meanwhile."""
+    return copy(constant) if isinstance(constant, (NDArray, np.ndarray, list, dict, set)) else constant
 
 
 class Operator:
@@ -24,7 +32,7 @@ class Operator:
                 raise TypeError(
                     f"{self.op.__name__}: {name} is a {type(value).__name__}; only positional arguments may be"
                 )
-        return self.op(constants)(*args)
+        return self.op({name: _kept(value) for name, value in constants.items()})(*args)
 
     def __repr__(self) -> str:
         return f"<operator {self.op.__name__}>"

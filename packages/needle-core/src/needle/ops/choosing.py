@@ -4,7 +4,7 @@ import numpy as np
 
 from needle.autograd import Tensor, TensorOp, array_api, as_constant, get_default_dtype
 from needle.ops.conversion import astype
-from needle.ops.helpers import array_of, number
+from needle.ops.helpers import array_of, no_bool, number
 
 
 class Abs(TensorOp):
@@ -91,7 +91,8 @@ def clip(a, low=None, high=None):
 
 
 def where(condition, a, b):
-    """a where the condition holds, else b; any of them may be a number or an array."""
+    """a where the condition holds, else b; a and b may be numbers, and all of them arrays."""
+    no_bool("where: the condition", condition)
     like = next((x for x in (a, b) if isinstance(x, Tensor)), None)
     if like is None:
         device = condition.device if isinstance(condition, Tensor) else None

@@ -2,7 +2,7 @@
 
 import math
 
-from needle.autograd import TensorOp, array_api
+from needle.autograd import TensorOp, array_api, frozen
 from needle.ops.fused import FusedOp
 from needle.ops.indexing import gather
 from needle.ops.reductions import argmax
@@ -20,7 +20,7 @@ class Geometry(TensorOp):
             pair("conv2d", "stride", stride),
             both_sides("conv2d", padding),
             pair("conv2d", "dilation", dilation),
-            groups,
+            frozen(groups),
         )
 
 
@@ -41,7 +41,7 @@ class Conv2dInputGrad(Geometry):
 
     def __init__(self, shape, *geometry):
         super().__init__(*geometry)
-        self.shape = shape
+        self.shape = frozen(shape)
 
     def compute(self, grad, weight):
         return array_api.conv2d_input_grad(grad, weight, self.shape, *self.geometry)
@@ -57,7 +57,7 @@ class Conv2dWeightGrad(Geometry):
 
     def __init__(self, shape, *geometry):
         super().__init__(*geometry)
-        self.shape = shape
+        self.shape = frozen(shape)
 
     def compute(self, x, grad):
         return array_api.conv2d_weight_grad(x, grad, self.shape, *self.geometry)
@@ -114,7 +114,7 @@ class AvgPool2dGrad(TensorOp):
     needs = ""
 
     def __init__(self, shape, geometry):
-        self.shape, self.geometry = shape, geometry
+        self.shape, self.geometry = frozen(shape), geometry
 
     def compute(self, grad):
         return array_api.avg_pool2d_grad(grad, self.shape, *self.geometry)

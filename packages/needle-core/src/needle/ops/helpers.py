@@ -1,8 +1,14 @@
-"""What the ops' constructors and functions make of their arguments."""
+"""What the ops' constructors and functions make of their arguments.
 
+An op outlives the call that made it: backward reads its arguments again. So what the caller could change meanwhile is copied here.
+"""
+
+import operator
 from typing import Any
 
-from needle.autograd import Tensor
+import numpy as np
+
+from needle.autograd import NDArray, Tensor
 
 
 def number(scalar: Any) -> Any:
@@ -17,13 +23,54 @@ def array_of(a: Any) -> Any:
     return a.realize_cached_data() if isinstance(a, Tensor) else a
 
 
+class Key(tuple):
+    """An index that holds copies of the arrays it was made of."""
+
+    __slots__ = ()
+
+
+_UNCHANGING = (int, type(None), type(Ellipsis), bool, np.integer, np.bool_)
+
+
 def key_of(key: Any) -> Any:
-    """An index with arrays in place of its tensors."""
-    return tuple([key_of(item) for item in key]) if isinstance(key, tuple) else array_of(key)
+    """An index that nobody else can change: copies in place of tensors, arrays and lists."""
+    if type(key) is Key or type(key) in _UNCHANGING:
+        return key
+    items = tuple([_item(item) for item in key]) if isinstance(key, tuple) else (_item(key),)
+    if any(isinstance(item, (NDArray, np.ndarray)) for item in items):
+        return Key(items)
+    return items if isinstance(key, tuple) else items[0]
+
+
+def _item(item: Any) -> Any:
+    """One entry of an index, as `key_of` keeps it."""
+    if type(item) in _UNCHANGING:
+        return item
+    if isinstance(item, slice):
+        parts = (item.start, item.stop, item.step)
+        return item if all(type(n) in _UNCHANGING for n in parts) else slice(*map(_bound, parts))
+    if isinstance(item, (Tensor, NDArray)):
+        return array_of(item).copy()
+    if isinstance(item, (list, tuple)) or hasattr(item, "__array__"):
+        made = np.array(item)
+        return made.astype(np.int64) if made.size == 0 and not hasattr(item, "__array__") else made
+    return operator.index(item) if hasattr(item, "__index__") else item
+
+
+def _bound(n: Any) -> Any:
+    return operator.index(n) if hasattr(n, "__index__") else n
+
+
+def no_bool(what: str, given: Any) -> Any:
+    """What was given for a mask or for positions, unless it is a Python bool: then an `==` between Tensors was meant for values."""
+    if type(given) is bool:
+        raise TypeError(f"{what} is {given}: == compares the identities of Tensors, x.equal(y) compares their values")
+    return given
 
 
 def index_of(a: Tensor, index: Any) -> Tensor:
     """Positions as an int64 Tensor on a's device: numbers, arrays, or tensors, of whole floats too."""
+    no_bool("the index", index)
     if not isinstance(index, Tensor):
         kept = "int64" if isinstance(index, (int, list, tuple)) else None
         index = Tensor(index, device=a.device, dtype=kept, requires_grad=False)

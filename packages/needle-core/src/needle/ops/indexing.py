@@ -1,6 +1,6 @@
 """Picking elements by position: indexing, take, gather, embedding."""
 
-from needle.autograd import TensorOp, array_api
+from needle.autograd import TensorOp, array_api, frozen
 from needle.ops.choosing import where
 from needle.ops.helpers import index_of, key_of
 from needle.ops.reductions import sum_to
@@ -29,7 +29,7 @@ class AddAt(TensorOp):
     needs = ""
 
     def __init__(self, key, shape):
-        self.key, self.shape = key_of(key), shape
+        self.key, self.shape = key_of(key), frozen(shape)
 
     def compute(self, x):
         return add_at(array_api.zeros(self.shape, x.dtype, x.device), self.key, x)
@@ -72,7 +72,7 @@ class Take(TensorOp):
     needs = ""
 
     def __init__(self, axis=0):
-        self.axis = axis
+        self.axis = frozen(axis)
 
     def compute(self, x, index):
         return array_api.take(x, index, axis=self.axis)
@@ -88,7 +88,7 @@ class ScatterAdd(TensorOp):
     needs = ""
 
     def __init__(self, axis, shape):
-        self.axis, self.shape = axis, shape
+        self.axis, self.shape = frozen(axis), frozen(shape)
 
     def compute(self, x, index):
         return array_api.scatter_add(array_api.zeros(self.shape, x.dtype, x.device), index, x, axis=self.axis)

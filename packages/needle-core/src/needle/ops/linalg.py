@@ -18,7 +18,7 @@ class MatMul(TensorOp):
     needs = "inputs"
 
     def __init__(self, transposed=(False, False)):
-        self.transposed = transposed
+        self.transposed = tuple(transposed)
 
     def compute(self, a, b):
         ta, tb = self.transposed
@@ -80,7 +80,7 @@ class Einsum(TensorOp):
     broadcasts = True
 
     def __init__(self, inputs, output):
-        self.inputs, self.output = inputs, output
+        self.inputs, self.output = tuple(inputs), output
 
     def compute(self, *args):
         return array_api.einsum(f"{','.join(self.inputs)}->{self.output}", *args)

@@ -6,7 +6,7 @@ from needle.autograd import Tensor, TensorOp, array_api, as_constant
 from needle.ops.choosing import where
 from needle.ops.conversion import astype
 from needle.ops.fused import FusedOp
-from needle.ops.helpers import index_of
+from needle.ops.helpers import index_of, no_bool, number
 from needle.ops.indexing import gather
 from needle.ops.linalg import matmul
 from needle.ops.reductions import broadcast_to, logsumexp, mean, softmax, summation
@@ -20,7 +20,7 @@ class LayerNorm(FusedOp):
     differentiable = 3
 
     def __init__(self, eps):
-        self.eps = eps
+        self.eps = number(eps)
 
     def compute(self, x, weight, bias):
         return array_api.layer_norm(x, weight, bias, self.eps)
@@ -39,14 +39,18 @@ class BatchNorm(FusedOp):
     differentiable = 3
 
     def __init__(self, eps):
-        self.eps = eps
+        self.eps = number(eps)
         self.statistics: list = []  # mean and var of the last compute
+        self.computed = 0
 
     def compute(self, x, weight, bias):
         y, *self.statistics = array_api.batch_norm(x, weight, bias, self.eps)
+        self.computed += 1
         return y
 
     def compute_gradient(self, out_grad, x, weight, bias):
+        if self.computed != 1:  # called for several x: the statistics may be those of another one
+            self.compute(x, weight, bias)
         return array_api.batch_norm_grad(out_grad, x, *self.statistics, weight, self.eps)
 
     def composed(self, x, weight, bias):
@@ -103,7 +107,7 @@ class Attention(FusedOp):
     differentiable = 3
 
     def __init__(self, causal, scale):
-        self.causal, self.scale = causal, scale
+        self.causal, self.scale = bool(causal), number(scale)
 
     def compute(self, q, k, v, *mask):
         return array_api.attention(q, k, v, *mask or (None,), self.causal, self.scale)
@@ -141,7 +145,7 @@ class Dropout(TensorOp):
     needs = ""
 
     def __init__(self, p):
-        self.p = p
+        self.p = number(p)
 
     def compute(self, x, mask):
         return array_api.where(mask, x, 0.0) / (1 - self.p)
@@ -279,7 +283,7 @@ def scaled_dot_product_attention(q, k, v, mask=None, causal=False, scale=None):
         raise ValueError(
             f"attention: q {q.shape}, k {k.shape}, v {v.shape}: expected (..., Tq, D), (..., Tk, D) and (..., Tk, Dv)"
         )
-    mask = None if mask is None else as_constant(mask, q, "attention")
+    mask = None if mask is None else as_constant(no_bool("attention: the mask", mask), q, "attention")
     if mask is not None and mask.dtype.is_float:
         mask = astype(mask, q.dtype)
     if mask is not None and mask.requires_grad:

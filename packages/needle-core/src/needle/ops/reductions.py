@@ -2,7 +2,7 @@
 
 import math
 
-from needle.autograd import Tensor, TensorOp, array_api
+from needle.autograd import Tensor, TensorOp, array_api, frozen
 from needle.ops.choosing import equal, where
 from needle.ops.conversion import astype
 from needle.ops.functions import exp
@@ -35,7 +35,7 @@ class Summation(TensorOp):
     __slots__ = ("axes", "keepdims")
 
     def __init__(self, axes=None, keepdims=False):
-        self.axes, self.keepdims = axes, keepdims
+        self.axes, self.keepdims = frozen(axes), keepdims
 
     def compute(self, x):
         return x.sum(self.axes, self.keepdims)
@@ -55,7 +55,7 @@ class Mean(TensorOp):
     __slots__ = ("axes", "keepdims")
 
     def __init__(self, axes=None, keepdims=False):
-        self.axes, self.keepdims = axes, keepdims
+        self.axes, self.keepdims = frozen(axes), keepdims
 
     def compute(self, x):
         return x.mean(self.axes, self.keepdims)
@@ -72,7 +72,7 @@ class BroadcastTo(TensorOp):
     __slots__ = ("shape",)
 
     def __init__(self, shape):
-        self.shape = shape
+        self.shape = frozen(shape)
 
     def compute(self, x):
         return x.broadcast_to(self.shape)
@@ -108,7 +108,7 @@ class Extreme(TensorOp):
     """dx = dy shared equally among the elements that are the largest (or smallest)"""
 
     def __init__(self, axes=None, keepdims=False):
-        self.axes, self.keepdims = axes, keepdims
+        self.axes, self.keepdims = frozen(axes), keepdims
 
     def gradient(self, out_grad, node):
         x = node.inputs[0]
@@ -150,7 +150,7 @@ class CumSum(TensorOp):
     needs = ""
 
     def __init__(self, axis):
-        self.axis = axis
+        self.axis = frozen(axis)
 
     def compute(self, x):
         return array_api.cumsum(x, self.axis)
@@ -163,7 +163,7 @@ class LogSumExp(TensorOp):
     """y = log sum e^x over axes;  dx = dy e^(x - y)"""
 
     def __init__(self, axes=None, keepdims=False):
-        self.axes, self.keepdims = axes, keepdims
+        self.axes, self.keepdims = frozen(axes), keepdims
 
     def compute(self, x):
         return array_api.logsumexp(x, self.axes, keepdims=self.keepdims)
@@ -180,7 +180,7 @@ class Softmax(TensorOp):
     needs = "output"
 
     def __init__(self, axes=-1):
-        self.axes = axes
+        self.axes = frozen(axes)
 
     def compute(self, x):
         return array_api.softmax(x, self.axes)
@@ -195,7 +195,7 @@ class LogSoftmax(TensorOp):
     needs = "output"
 
     def __init__(self, axes=-1):
-        self.axes = axes
+        self.axes = frozen(axes)
 
     def compute(self, x):
         return array_api.log_softmax(x, self.axes)

@@ -1,6 +1,7 @@
 """Ops that move elements and change none: shapes, axes, joining, cutting."""
 
-from needle.autograd import Tensor, TensorOp, TensorTuple, TensorTupleOp, array_api
+from needle.autograd import Tensor, TensorOp, TensorTuple, TensorTupleOp, array_api, frozen
+from needle.ops.helpers import number
 from needle_ndarray.ndarray import normal_axes
 
 
@@ -11,7 +12,7 @@ class Reshape(TensorOp):
     __slots__ = ("shape",)
 
     def __init__(self, shape):
-        self.shape = shape
+        self.shape = frozen(shape)
 
     def compute(self, x):
         return x.reshape(self.shape)
@@ -27,8 +28,8 @@ class Transpose(TensorOp):
     __slots__ = ("axes",)
 
     def __init__(self, axes=None):
-        self.axes = (-1, -2) if axes is None else tuple(axes)
-        if len(self.axes) != 2:
+        self.axes = (-1, -2) if axes is None else frozen(axes)
+        if not isinstance(self.axes, tuple) or len(self.axes) != 2:
             raise ValueError(f"transpose: axes {axes}: expected two axes to swap; permute takes an order of all")
 
     def compute(self, x):
@@ -44,7 +45,8 @@ class Permute(TensorOp):
     needs = ""
 
     def __init__(self, axes):
-        self.axes = tuple(axes)
+        order = frozen(axes)
+        self.axes = order if isinstance(order, tuple) else (order,)
 
     def compute(self, x):
         return x.permute(self.axes)
@@ -60,7 +62,7 @@ class Flip(TensorOp):
     needs = ""
 
     def __init__(self, axes=None):
-        self.axes = axes
+        self.axes = frozen(axes)
 
     def compute(self, x):
         return x.flip(self.axes)
@@ -75,8 +77,8 @@ class Dilate(TensorOp):
     needs = ""
 
     def __init__(self, axes, dilation):
-        self.axes = (axes,) if isinstance(axes, int) else tuple(axes)
-        self.dilation = dilation
+        self.axes = (axes,) if isinstance(axes, int) else tuple(frozen(axes))
+        self.dilation = number(dilation)
         if dilation < 0:
             raise ValueError(f"dilate: dilation {dilation}: expected 0 or more")
 
@@ -114,7 +116,7 @@ class Pad(TensorOp):
     needs = ""
 
     def __init__(self, widths, value=0):
-        self.widths, self.value = tuple([tuple(pair) for pair in widths]), value
+        self.widths, self.value = tuple([tuple(frozen(pair)) for pair in widths]), number(value)
 
     def compute(self, x):
         return array_api.pad(x, self.widths, self.value)
@@ -133,7 +135,7 @@ class Stack(TensorOp):
     needs = ""
 
     def __init__(self, axis=0):
-        self.axis = axis
+        self.axis = frozen(axis)
 
     def __call__(self, *args):
         if len(args) == 1 and not isinstance(args[0], Tensor):
@@ -153,7 +155,7 @@ class Split(TensorTupleOp):
     needs = ""
 
     def __init__(self, axis):
-        self.axis = axis
+        self.axis = frozen(axis)
 
     def compute(self, x):
         return array_api.unstack(x, axis=self.axis)
@@ -168,7 +170,7 @@ class Concatenate(TensorOp):
     needs = ""
 
     def __init__(self, axis=0):
-        self.axis = axis
+        self.axis = frozen(axis)
 
     def compute(self, *args):
         return array_api.concatenate(args, axis=self.axis)

@@ -1,6 +1,7 @@
 """Ops on tuples of tensors."""
 
-from needle.autograd import Slot, TensorOp, TensorTuple, TensorTupleOp
+from needle.autograd import Slot, TensorOp, TensorTuple, TensorTupleOp, frozen
+from needle.ops.helpers import number
 
 
 class MakeTensorTuple(TensorTupleOp):
@@ -21,7 +22,7 @@ class TupleGetItem(TensorOp):
     needs = ""
 
     def __init__(self, index):
-        self.index = index
+        self.index = frozen(index)
 
     def __call__(self, value):
         if not isinstance(value, TensorTuple):
@@ -43,7 +44,7 @@ class FusedAddScalars(TensorTupleOp):
     needs = ""
 
     def __init__(self, c0, c1):
-        self.c0, self.c1 = c0, c1
+        self.c0, self.c1 = number(c0), number(c1)
 
     def compute(self, x):
         return x + self.c0, x + self.c1
