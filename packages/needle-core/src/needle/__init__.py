@@ -1,6 +1,6 @@
 """Needle: a deep-learning framework you can read in a weekend and train real models with."""
 
-from importlib import import_module
+from importlib import import_module as _import_module
 
 from needle import autograd, backend_ndarray, init, ops, random
 from needle.autograd import (
@@ -31,11 +31,11 @@ _DRAWING = ("draw_graph", "Graph")
 
 def __getattr__(name: str):
     if name in _DRAWING:
-        return getattr(import_module("needle.drawing"), name)
+        return getattr(_import_module("needle.drawing"), name)
     if name not in _ON_FIRST_USE:
         raise AttributeError(f"module 'needle' has no attribute {name!r}")
     try:
-        return import_module(f"needle.{name}")
+        return _import_module(f"needle.{name}")
     except ModuleNotFoundError as error:
         if error.name != "needle_nn":
             raise

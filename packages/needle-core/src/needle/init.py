@@ -124,6 +124,10 @@ def one_hot(n, i, device=None, dtype="float32", requires_grad=False):
     >>> one_hot(3, [2, 0]).tolist()
     [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
     """
+    if isinstance(n, (Tensor, nd.NDArray, np.ndarray, list, tuple)):
+        raise TypeError(
+            f"one_hot: the number of classes comes first, one_hot(n, positions); got a {type(n).__name__} for n"
+        )
     place = i.device if device is None and isinstance(i, (Tensor, nd.NDArray)) else device
     index = i.numpy() if isinstance(i, (Tensor, nd.NDArray)) else np.asarray(i)
     if index.size and index.dtype.kind == "f" and not (index == np.floor(index)).all():

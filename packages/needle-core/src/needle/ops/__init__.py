@@ -1,6 +1,6 @@
 """Every op: a class with its formula, and a function."""
 
-import sys
+import sys as _sys
 
 from needle import autograd
 from needle.ops.arithmetic import *
@@ -26,4 +26,5 @@ __all__ = [
     and value.__module__ != _SHARED
 ]
 
-autograd.use_ops(sys.modules[__name__])
+autograd.use_ops(_sys.modules[__name__])
+del math, np  # noqa: F821  # what the modules import, not what they offer

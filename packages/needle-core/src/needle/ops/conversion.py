@@ -1,5 +1,7 @@
 """The same values in another dtype, on another device, or in other memory."""
 
+import numpy as np
+
 from needle.autograd import Tensor, TensorOp, array_api
 
 
@@ -69,8 +71,15 @@ def astype(a, dtype):
     return Tensor.make_const(a.realize_cached_data().astype(dtype))
 
 
+def _names_dtype(given):
+    kind = {"float": float, "int": int}.get(given, getattr(np, given, None)) if isinstance(given, str) else None
+    return isinstance(kind, type) and issubclass(kind, (np.generic, float, int))
+
+
 def to_device(a, device):
     """a on another device; a itself where it is there already."""
+    if isinstance(device, (array_api.DType, np.dtype, type)) or _names_dtype(device):
+        raise TypeError(f"to: {device!r} is a dtype; x.astype(dtype) converts, x.to(device) moves")
     return a if device is None or a.device == device else ToDevice(device)(a)
 
 
