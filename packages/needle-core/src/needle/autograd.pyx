@@ -428,6 +428,26 @@ cpdef object frozen(object axes):
     return axes
 
 
+cpdef bint is_plain_key(object key):
+    """Whether an index holds ints, None, ... and slices of them alone: nothing that could change later."""
+    if type(key) is not tuple:
+        return is_plain(key)
+    for item in <tuple> key:
+        if not is_plain(item):
+            return False
+    return True
+
+
+cdef bint is_plain(object item):
+    if type(item) is slice:
+        return is_fixed(item.start) and is_fixed(item.stop) and is_fixed(item.step)
+    return item is Ellipsis or is_fixed(item)
+
+
+cdef inline bint is_fixed(object item):
+    return item is None or type(item) is int or type(item) is bool
+
+
 # ---- Computing --------------------------------------------------------------------------
 
 cdef Tensor apply(Op op, tuple inputs):

@@ -113,14 +113,11 @@ cdef class Tensor(Value):
 
     @property
     def size(self):
-        cdef Py_ssize_t size = 1
-        for n in self.shape:
-            size *= n
-        return Size(size)
+        return Size(count(self))
 
     @property
     def nbytes(self):
-        return int(self.size) * self.dtype.itemsize
+        return count(self) * self.dtype.itemsize
 
     @property
     def data(self):
@@ -518,6 +515,14 @@ cdef class Tensor(Value):
     def mT(self):
         """The last two axes swapped."""
         return OPS.transpose(self)
+
+
+cpdef Py_ssize_t count(Tensor x):
+    """The number of elements; what `size` is, as a plain int"""
+    cdef Py_ssize_t size = 1
+    for n in x.shape:
+        size *= n
+    return size
 
 
 cdef object axes_of(str what, object axes, object axis, object dtype, object out):

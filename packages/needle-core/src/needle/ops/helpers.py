@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from needle.autograd import NDArray, Tensor
+from needle.autograd import NDArray, Tensor, is_plain_key
 
 
 def number(scalar: Any) -> Any:
@@ -29,12 +29,9 @@ class Key(tuple):
     __slots__ = ()
 
 
-_UNCHANGING = (int, type(None), type(Ellipsis), bool, np.integer, np.bool_)
-
-
 def key_of(key: Any) -> Any:
     """An index that nobody else can change: copies in place of tensors, arrays and lists."""
-    if type(key) is Key or type(key) in _UNCHANGING:
+    if is_plain_key(key) or type(key) is Key:
         return key
     items = tuple([_item(item) for item in key]) if isinstance(key, tuple) else (_item(key),)
     if any(isinstance(item, (NDArray, np.ndarray)) for item in items):
@@ -44,13 +41,14 @@ def key_of(key: Any) -> Any:
 
 def _item(item: Any) -> Any:
     """One entry of an index, as `key_of` keeps it."""
-    if type(item) in _UNCHANGING:
+    if is_plain_key(item) and not isinstance(item, tuple):
         return item
     if isinstance(item, slice):
-        parts = (item.start, item.stop, item.step)
-        return item if all(type(n) in _UNCHANGING for n in parts) else slice(*map(_bound, parts))
+        return slice(_bound(item.start), _bound(item.stop), _bound(item.step))
     if isinstance(item, (Tensor, NDArray)):
         return array_of(item).copy()
+    if isinstance(item, np.generic):
+        return item
     if isinstance(item, (list, tuple)) or hasattr(item, "__array__"):
         made = np.array(item)
         return made.astype(np.int64) if made.size == 0 and not hasattr(item, "__array__") else made

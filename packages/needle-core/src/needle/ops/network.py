@@ -2,7 +2,7 @@
 
 import math
 
-from needle.autograd import Tensor, TensorOp, array_api, as_constant
+from needle.autograd import Tensor, TensorOp, array_api, as_constant, count
 from needle.ops.choosing import where
 from needle.ops.conversion import astype
 from needle.ops.fused import FusedOp
@@ -83,7 +83,7 @@ class MeanSquaredError(TensorOp):
 
     def gradient(self, out_grad, node):
         a, b = node.inputs
-        da = _SCALED_DIFFERENCE(a, b, out_grad / (a.size / 2))
+        da = _SCALED_DIFFERENCE(a, b, out_grad / (count(a) / 2))
         return da, -da if b.requires_grad else None
 
 
@@ -257,8 +257,8 @@ def cross_entropy(logits, labels, reduction="mean", ignore_index=None, label_smo
     total = summation(losses)
     if reduction == "sum":
         return total
-    count = losses.size if kept is None else kept.realize_cached_data().sum().item()
-    return total / count if count else total * math.nan
+    rows = count(losses) if kept is None else kept.realize_cached_data().sum().item()
+    return total / rows if rows else total * math.nan
 
 
 def mean_squared_error(a, b):

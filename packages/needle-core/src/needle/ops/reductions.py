@@ -2,7 +2,7 @@
 
 import math
 
-from needle.autograd import Tensor, TensorOp, array_api, frozen
+from needle.autograd import Tensor, TensorOp, array_api, count, frozen
 from needle.ops.choosing import equal, where
 from needle.ops.conversion import astype
 from needle.ops.functions import exp
@@ -62,7 +62,7 @@ class Mean(TensorOp):
 
     def gradient(self, out_grad, node):
         x = node.inputs[0]
-        return _spread(out_grad / (x.size // (out_grad.size or 1)), x, self.axes)
+        return _spread(out_grad / (count(x) // (count(out_grad) or 1)), x, self.axes)
 
 
 class BroadcastTo(TensorOp):
@@ -113,8 +113,8 @@ class Extreme(TensorOp):
     def gradient(self, out_grad, node):
         x = node.inputs[0]
         won = equal(x, node.realize_cached_data().reshape(_kept_shape(x.shape, self.axes)))
-        count = won.realize_cached_data().sum(self.axes, keepdims=True).astype(x.dtype)
-        share = reshape(out_grad, count.shape) / count
+        winners = won.realize_cached_data().sum(self.axes, keepdims=True).astype(x.dtype)
+        share = reshape(out_grad, winners.shape) / winners
         return where(won, broadcast_to(share, x.shape), 0.0)
 
 
@@ -235,9 +235,9 @@ def mean(a, axes=None, keepdims=False):
 
 def var(a, axes=None, keepdims=False, ddof=0):
     """The average squared distance from the mean; its divisor is the number of elements minus ddof."""
-    count = _count(a, axes)
+    n = _count(a, axes)
     apart = a - mean(a, axes, keepdims=True)
-    return summation(apart * apart, axes, keepdims) / (count - ddof if count > ddof else math.nan)
+    return summation(apart * apart, axes, keepdims) / (n - ddof if n > ddof else math.nan)
 
 
 def std(a, axes=None, keepdims=False, ddof=0):
@@ -246,8 +246,8 @@ def std(a, axes=None, keepdims=False, ddof=0):
 
 
 def _count(a, axes):
-    count = math.prod([a.shape[i] for i in normal_axes("mean", axes, a.ndim)])
-    return count if count else math.nan
+    n = math.prod([a.shape[i] for i in normal_axes("mean", axes, a.ndim)])
+    return n if n else math.nan
 
 
 def max(a, axes=None, keepdims=False):
