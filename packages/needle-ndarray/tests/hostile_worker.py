@@ -88,7 +88,9 @@ def sweep_verbs(device):
     other = junk()
 
     def pick():
-        made = nd.ones(rng.choice(shapes), rng.choice(["bool", "int32", "int64", "float32", "float64"]), device)
+        made = nd.ones(
+            rng.choice(shapes), rng.choice(["bool", "uint8", "int32", "int64", "float32", "float64"]), device
+        )
         return rng.choice([made, made.T, made[..., None].broadcast_to((*made.shape, 2)), made, rng.choice(other)])
 
     for verb in ("fill", "copy", "unary", "binary", "where", "reduce", "arg_reduce", "scan", "matmul", "take", "put",
@@ -183,7 +185,13 @@ def sweep_convolutions(device, rounds=1500):
         shape = [rng.choice([0, 1, 2, 3, 5, 8]) for _ in range(rng.choice([4] * 9 + [0, 3, 5]))]
         huge = attempt(ones((1, 1, 1, 1)).broadcast_to, rng.choices([0, 1, 1, 3, 2**20, 2**40], k=4))
         pair = (rng.choice(numbers), rng.choice(numbers))
-        arrays = [ones(shape), ones(shape), ones(shape, rng.choice(["float64", "int32", "bool"])), ones(shape).T, huge]
+        arrays = [
+            ones(shape),
+            ones(shape),
+            ones(shape, rng.choice(["float64", "int32", "uint8", "bool"])),
+            ones(shape).T,
+            huge,
+        ]
         return rng.choice(
             [*arrays, pair, pair, (pair, (0, 0)), ((1, 1), pair), (1,), rng.choice(other), rng.choice(numbers)]
         )

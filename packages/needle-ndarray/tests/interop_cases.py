@@ -4,7 +4,7 @@ import numpy as np
 
 import needle_ndarray as nd
 
-DTYPES = ["bool", "int32", "int64", "float32", "float64"]
+DTYPES = ["bool", "uint8", "int32", "int64", "float32", "float64"]
 
 #: Views of an array of shape (4, 6): the same expression for NumPy arrays and NDArrays.
 VIEWS = {

@@ -139,7 +139,7 @@ def test_everything_public_is_there():
         moveaxis multiply nan negative newaxis nonzero not_equal ones ones_like pad permute permute_dims pi pow
         power prod relu remainder repeat reshape result_type roll round rsqrt scatter_add sigmoid sign sin
         softmax split sqrt squeeze stack std subtract sum swapaxes take take_along_axis tanh tile transpose
-        trunc unstack var where zeros zeros_like bool int32 int64 float32 float64 random cpu cuda cpu_numpy
+        trunc unstack var where zeros zeros_like bool uint8 int32 int64 float32 float64 random cpu cuda cpu_numpy
         default_device all_devices device NDArray set_num_threads get_num_threads empty_cache memory_stats
         set_cache_limit show_config
     """.split()

@@ -118,9 +118,9 @@ def test_from_dlpack_refuses():
         nd.from_dlpack(Producer(None, (10, 0)))
 
 
-@pytest.mark.parametrize("bad", ["uint8", "int8", "int16", "uint64", "float16", "complex64"])
+@pytest.mark.parametrize("bad", ["int8", "int16", "uint16", "uint64", "float16", "complex64"])
 def test_from_dlpack_refuses_dtypes(bad):
-    with pytest.raises(TypeError, match="is not one of bool, int32, int64, float32, float64"):
+    with pytest.raises(TypeError, match="is not one of bool, uint8, int32, int64, float32, float64"):
         nd.from_dlpack(np.zeros(3, bad))
 
 

@@ -241,7 +241,7 @@ def test_along_an_axis(case, data, name):
     assert_same(getattr(view, name)(axis).numpy(), expected)
 
 
-@given(chains(), st.sampled_from(["int32", "float64", "bool"]), st.data())
+@given(chains(), st.sampled_from(["int32", "uint8", "float64", "bool"]), st.data())
 def test_unary_and_casts(case, dtype, data):
     _, _, view, x = case
     assert_same(view.astype(dtype).numpy(), x.astype(dtype))
@@ -253,7 +253,10 @@ def test_unary_and_casts(case, dtype, data):
 @given(st.data())
 def test_matmul(data):
     """Any shapes: 1-d operands, broadcast batches, mismatches; any strides."""
-    device, dtype = data.draw(DEVICES), data.draw(st.sampled_from(["int64", "int32", "float32", "float64", "bool"]))
+    device, dtype = (
+        data.draw(DEVICES),
+        data.draw(st.sampled_from(["int64", "int32", "uint8", "float32", "float64", "bool"])),
+    )
     m, k, n = (data.draw(st.integers(0, 9)) for _ in range(3))
     lead = data.draw(st.lists(st.integers(0, 3), max_size=2).map(tuple))
     right_lead = tuple(1 if data.draw(st.booleans()) else d for d in lead)[data.draw(st.integers(0, len(lead))) :]

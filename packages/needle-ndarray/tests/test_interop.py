@@ -11,7 +11,7 @@ from interop_cases import DTYPES, VIEWS, host, same
 
 import needle_ndarray as nd
 
-FORMATS = {"bool": "?", "int32": "i", "int64": "q", "float32": "f", "float64": "d"}
+FORMATS = {"bool": "?", "uint8": "B", "int32": "i", "int64": "q", "float32": "f", "float64": "d"}
 
 dtype = pytest.fixture(params=DTYPES)(lambda request: request.param)
 view = pytest.fixture(params=VIEWS)(lambda request: VIEWS[request.param])
@@ -95,9 +95,9 @@ def test_from_numpy_edges():
     assert longlong[0] == 5
 
 
-@pytest.mark.parametrize("bad", ["float16", "uint8", "int16", "complex64", "object", "datetime64[s]", "U3"])
+@pytest.mark.parametrize("bad", ["float16", "int8", "int16", "complex64", "object", "datetime64[s]", "U3"])
 def test_from_numpy_refuses(bad):
-    with pytest.raises(TypeError, match=r"from_numpy: .* is not one of bool, int32, int64, float32, float64"):
+    with pytest.raises(TypeError, match=r"from_numpy: .* is not one of bool, uint8, int32, int64, float32, float64"):
         nd.from_numpy(np.zeros(3, bad))
 
 
@@ -225,7 +225,7 @@ def test_tolist(device, dtype, view):
     while isinstance(first, list) and first:
         first = first[0]
     if not isinstance(first, list):
-        assert type(first) is {"b": bool, "i": int, "f": float}[np.dtype(dtype).kind]
+        assert type(first) is {"b": bool, "i": int, "u": int, "f": float}[np.dtype(dtype).kind]
 
 
 def test_item(device, dtype):
@@ -275,5 +275,5 @@ def test_array_namespace():
         "astype",
     ]:
         assert callable(getattr(xp, name)), name
-    for name in ["float32", "float64", "int32", "int64", "bool", "pi", "inf", "nan", "newaxis"]:
+    for name in ["float32", "float64", "int32", "int64", "uint8", "bool", "pi", "inf", "nan", "newaxis"]:
         assert hasattr(xp, name), name

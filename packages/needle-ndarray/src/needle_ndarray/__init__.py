@@ -54,6 +54,7 @@ from needle_ndarray.dtypes import (
     int64,
     promote_types,
     result_type,
+    uint8,
 )  # fmt: skip
 from needle_ndarray.elementwise import *
 from needle_ndarray.fused import *

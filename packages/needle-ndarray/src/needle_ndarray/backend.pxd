@@ -1,3 +1,5 @@
+from needle_ndarray.optable cimport DTYPE_COUNT
+
 cdef enum Verb:
     NO_VERB, UNARY_OP, BINARY_OP, REDUCE_OP, ARG_REDUCE_OP, SCAN_OP, RANDOM_OP
 
@@ -11,8 +13,8 @@ cdef class Op:
     cdef readonly str formula
     cdef readonly list out_dtype        # per input dtype code: the output's dtype code, -1 where refused
     cdef readonly list compute_dtype    # per input dtype code: the dtype code to cast the inputs to, -1 where refused
-    cdef int out_code[5]
-    cdef int compute_code[5]
+    cdef int out_code[DTYPE_COUNT]
+    cdef int compute_code[DTYPE_COUNT]
 
 
 cdef class Backend:

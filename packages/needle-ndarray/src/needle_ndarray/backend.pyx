@@ -13,7 +13,7 @@ a new backend works on day one and gets fast kernel by kernel. Long because it i
 """
 
 from needle_ndarray cimport optable
-from needle_ndarray.optable cimport BOOL, INT32, INT64, FLOAT32, FLOAT64
+from needle_ndarray.optable cimport BOOL, DTYPE_COUNT, FLOAT32, FLOAT64, INT32, INT64, UINT8
 
 #: Raised when a verb's meaning or the table changes; a backend states the version it implements.
 INTERFACE_VERSION = 1
@@ -29,30 +29,31 @@ cdef class Op:
 
     def __init__(self, str name, int code, str accepts, str result, str formula=""):
         self.name, self.code, self.accepts, self.result, self.formula = name, code, accepts, result, formula
-        self.compute_dtype = [COMPUTE[accepts][i] for i in range(5)]
+        cdef int i
+        self.compute_dtype = [COMPUTE[accepts][i] for i in range(DTYPE_COUNT)]
         self.out_dtype = [-1 if c < 0 else RESULT[result][c] for c in self.compute_dtype]
-        for i in range(5):
+        for i in range(DTYPE_COUNT):
             self.compute_code[i], self.out_code[i] = self.compute_dtype[i], self.out_dtype[i]
 
     def __repr__(self):
         return f"<Op {self.name}: {self.formula}>"
 
 
-#                        bool     int32    int64    float32  float64
+#                        bool     uint8    int32    int64    float32  float64
 cdef dict COMPUTE = {
-    "any":              [BOOL,    INT32,   INT64,   FLOAT32, FLOAT64],
-    "number":           [-1,      INT32,   INT64,   FLOAT32, FLOAT64],
-    "integer":          [BOOL,    INT32,   INT64,   -1,      -1],
-    "float":            [FLOAT32, FLOAT64, FLOAT64, FLOAT32, FLOAT64],
-    "divide":           [FLOAT64, FLOAT64, FLOAT64, FLOAT32, FLOAT64],
-    "int-up":           [INT32,   INT32,   INT64,   FLOAT32, FLOAT64],
-    "bool":             [BOOL,    BOOL,    BOOL,    BOOL,    BOOL],
+    "any":              [BOOL,    UINT8,   INT32,   INT64,   FLOAT32, FLOAT64],
+    "number":           [-1,      UINT8,   INT32,   INT64,   FLOAT32, FLOAT64],
+    "integer":          [BOOL,    UINT8,   INT32,   INT64,   -1,      -1],
+    "float":            [FLOAT32, FLOAT32, FLOAT64, FLOAT64, FLOAT32, FLOAT64],
+    "divide":           [FLOAT64, FLOAT64, FLOAT64, FLOAT64, FLOAT32, FLOAT64],
+    "int-up":           [INT32,   UINT8,   INT32,   INT64,   FLOAT32, FLOAT64],
+    "bool":             [BOOL,    BOOL,    BOOL,    BOOL,    BOOL,    BOOL],
 }
 cdef dict RESULT = {
-    "same":             [BOOL,    INT32,   INT64,   FLOAT32, FLOAT64],
-    "bool":             [BOOL,    BOOL,    BOOL,    BOOL,    BOOL],
-    "index":            [INT64,   INT64,   INT64,   INT64,   INT64],
-    "sum":              [INT64,   INT64,   INT64,   FLOAT32, FLOAT64],
+    "same":             [BOOL,    UINT8,   INT32,   INT64,   FLOAT32, FLOAT64],
+    "bool":             [BOOL,    BOOL,    BOOL,    BOOL,    BOOL,    BOOL],
+    "index":            [INT64,   INT64,   INT64,   INT64,   INT64,   INT64],
+    "sum":              [INT64,   INT64,   INT64,   INT64,   FLOAT32, FLOAT64],
 }
 
 

@@ -8,7 +8,7 @@ from operator import index as as_index
 from typing import Any
 
 from needle_ndarray.creation import empty
-from needle_ndarray.dtypes import DType, bool_, float32, float64, result_type
+from needle_ndarray.dtypes import DType, float32, promote_types, result_type
 from needle_ndarray.ndarray import NDArray
 
 LARGEST = 2**31 - 1  # of strides, paddings, dilations and windows: no sum or product of these overflows
@@ -37,7 +37,7 @@ def both_sides(name: str, given: Any) -> tuple[Pair, Pair]:
 
 
 def _floats(name: str, *arrays: Any) -> tuple[list[NDArray], DType]:
-    """The arrays at their common float dtype: ints become float64, bool float32."""
+    """The arrays at their common float dtype: ints become float64, uint8 and bool float32."""
     for a in arrays:
         if not isinstance(a, NDArray):
             raise TypeError(f"{name}: expected NDArrays, got {type(a).__name__}")
@@ -48,8 +48,7 @@ def _floats(name: str, *arrays: Any) -> tuple[list[NDArray], DType]:
     dtype = arrays[0].dtype
     if dtype.is_float and all(a.dtype is dtype for a in arrays):
         return list(arrays), dtype
-    dtype = result_type(*[a.dtype for a in arrays])
-    dtype = dtype if dtype.is_float else float32 if dtype == bool_ else float64
+    dtype = promote_types(result_type(*[a.dtype for a in arrays]), float32)
     return [a.astype(dtype, copy=False) for a in arrays], dtype
 
 

@@ -1,4 +1,4 @@
-"""The five element types, and NumPy's rules for mixing them."""
+"""The six element types, and NumPy's rules for mixing them."""
 
 import numpy as np
 
@@ -37,8 +37,8 @@ class DType(str):
         return dtype, (str(self),)
 
 
-DTYPES = tuple(DType(name, i) for i, name in enumerate(["bool", "int32", "int64", "float32", "float64"]))
-bool_, int32, int64, float32, float64 = DTYPES
+DTYPES = tuple(DType(name, i) for i, name in enumerate(["bool", "uint8", "int32", "int64", "float32", "float64"]))
+bool_, uint8, int32, int64, float32, float64 = DTYPES
 _BY_NUMPY = {d.numpy: d for d in DTYPES}
 _BY_NAME = {str(d): d for d in DTYPES}
 
@@ -60,14 +60,14 @@ def dtype(given: object) -> DType:
 
 
 #: NumPy types we do not have, and the smallest of ours that holds their values.
-_WIDENED = {"int8": int32, "uint8": int32, "int16": int32, "uint16": int32, "uint32": int64, "float16": float32}
+_WIDENED = {"int8": int32, "int16": int32, "uint16": int32, "uint32": int64, "float16": float32}
 
 
 def holding(given: np.dtype) -> DType:
     """The dtype for values of any NumPy type: itself, or the smallest of ours that holds them.
 
-    >>> holding(np.dtype("uint8")), holding(np.dtype("float16"))
-    ('int32', 'float32')
+    >>> holding(np.dtype("uint8")), holding(np.dtype("int8")), holding(np.dtype("float16"))
+    ('uint8', 'int32', 'float32')
     """
     return _WIDENED.get(given.name) or dtype(given)
 

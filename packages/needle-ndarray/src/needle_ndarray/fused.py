@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from needle_ndarray.dtypes import bool_, float32, float64, int32, int64
+from needle_ndarray.dtypes import bool_, float32, float64, int64, promote_types
 from needle_ndarray.ndarray import NDArray, beside, bounds, broadcast_shapes, fits, norm_results, suits_norm
 
 Named = dict[str, Any]
@@ -196,12 +196,12 @@ def attention_grad(
 
 
 def _floats(what: str, name: str, x: Any) -> NDArray:
-    """x, an array of floats; integers become float64 and bools float32."""
+    """x, an array of floats; integers become float64, uint8 and bool float32."""
     if not isinstance(x, NDArray):
         raise TypeError(f"{what}: {name}: expected an NDArray, got {type(x).__name__}")
     if x.dtype is float32 or x.dtype is float64:
         return x
-    return x.astype(float32 if x.dtype is bool_ else float64)
+    return x.astype(promote_types(x.dtype, float32))
 
 
 def _rows(what: str, x: Any) -> NDArray:
@@ -255,7 +255,7 @@ def _labels(what: str, logits: NDArray, labels: Any) -> NDArray:
     """Labels as int64, each a class."""
     if not isinstance(labels, NDArray):
         raise TypeError(f"{what}: labels: expected an NDArray, got {type(labels).__name__}")
-    if labels.dtype is not int64 and labels.dtype is not int32:
+    if labels.dtype is bool_ or labels.dtype.is_float:
         raise TypeError(f"{what}: labels are {labels.dtype}, expected integers")
     if labels.backend is not logits.backend:
         raise ValueError(f"{what}: labels on {labels.device}, expected {logits.device}; move them with .to(device)")

@@ -73,7 +73,7 @@ cdef const char* OLD_USED = b"used_dltensor"
 cdef const char* NEW = b"dltensor_versioned"
 cdef const char* NEW_USED = b"used_dltensor_versioned"
 
-cdef uint8_t[5] TYPE_CODES = [BOOLEAN, SIGNED, SIGNED, FLOAT, FLOAT]
+cdef uint8_t[6] TYPE_CODES = [BOOLEAN, UNSIGNED, SIGNED, SIGNED, FLOAT, FLOAT]
 cdef dict KINDS = {BOOLEAN: "bool", SIGNED: "int", UNSIGNED: "uint", FLOAT: "float"}
 
 

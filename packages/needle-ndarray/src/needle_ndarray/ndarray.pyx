@@ -18,7 +18,7 @@ import numpy as np
 from needle_ndarray.backend cimport Backend, Op
 from needle_ndarray.buffer cimport Buffer, recycle, tick
 from needle_ndarray.kernels.views cimport View
-from needle_ndarray.optable cimport BOOL, FLOAT32, FLOAT64, INT32, INT64
+from needle_ndarray.optable cimport BOOL, DTYPE_COUNT, EQUAL, FLOAT32, FLOAT64, GREATER_EQUAL, INT32, INT64, UINT8
 
 from needle_ndarray.backend import ARG_REDUCE, BINARY, REDUCE, SCAN, UNARY
 from needle_ndarray.dtypes import DTYPES, DType, dtype as to_dtype_object, holding, promote_types
@@ -33,8 +33,9 @@ cdef Py_ssize_t MAX_SIZE = 0x7fffffffffffffff // 8
 cdef Backend NO_BACKEND = Backend()
 cdef type HostArray = np.ndarray
 cdef type HostScalar = np.generic
-cdef int[5] ITEMSIZE = [1, 4, 8, 4, 8]
-cdef int[5][5] PROMOTE
+cdef int[DTYPE_COUNT] ITEMSIZE = [1, 1, 4, 8, 4, 8]
+cdef int[DTYPE_COUNT] KIND = [0, 1, 2, 2, 3, 3]         # bool, unsigned, signed, float: a cast to a lower one is refused
+cdef int[DTYPE_COUNT][DTYPE_COUNT] PROMOTE
 for _a in DTYPES:
     for _b in DTYPES:
         PROMOTE[<int> _a.code][<int> _b.code] = promote_types(_a, _b).code

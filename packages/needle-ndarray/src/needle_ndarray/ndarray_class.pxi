@@ -501,7 +501,7 @@ cdef class NDArray:
         return float(self.item())
 
     def __index__(self):
-        if self._ndim or self._dtype not in (INT32, INT64):
+        if self._ndim or not UINT8 <= self._dtype <= INT64:
             raise TypeError(f"only a 0-d integer array is an index, not {self.dtype} of shape {self.shape}")
         return self.item()
 
@@ -639,6 +639,8 @@ cdef class NDArray:
             return (<int*> self._ptr)[0]
         if self._dtype == INT64:
             return (<long long*> self._ptr)[0]
+        if self._dtype == UINT8:
+            return (<unsigned char*> self._ptr)[0]
         return bool((<unsigned char*> self._ptr)[0])
 
     def tolist(self):
@@ -763,6 +765,8 @@ cdef char* format_of(int dtype):
         return b"d"
     if dtype == INT32:
         return b"i"
+    if dtype == UINT8:
+        return b"B"
     return b"q" if dtype == INT64 else b"?"
 
 

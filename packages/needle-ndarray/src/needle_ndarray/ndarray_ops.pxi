@@ -47,19 +47,31 @@ cdef int store(NDArray out, object x) except -1:
     elif out._dtype == INT64:
         (<long long*> out._ptr)[0] = value
     else:
-        (<unsigned char*> out._ptr)[0] = value
+        (<unsigned char*> out._ptr)[0] = value          # uint8 or bool
     return 0
 
 
 cdef object integer_for(int dtype, object x):
     """A scalar as an int of that dtype, cut towards 0; OverflowError where it does not fit"""
-    if not math.isfinite(x):
+    if not isinstance(x, int) and not math.isfinite(x):
         raise ValueError(f"cannot convert {x} to {DTYPES[dtype]}")
     value = int(x)
-    bits = 31 if dtype == INT32 else 63
-    if not -(1 << bits) <= value < 1 << bits:
+    if not in_range(dtype, value):
         raise OverflowError(f"{value} is out of range for {DTYPES[dtype]}")
     return value
+
+
+cdef bint in_range(int dtype, object value) except -1:
+    """Whether an integer dtype holds a Python int"""
+    if dtype == UINT8:
+        return 0 <= value < 256
+    bits = 31 if dtype == INT32 else 63
+    return -(1 << bits) <= value < 1 << bits
+
+
+cdef inline bint beyond(Op op, int code, object x) except -1:
+    """Whether an int is compared with integers that do not reach it: as in NumPy it is then above or below all of them"""
+    return UINT8 <= code <= INT64 and EQUAL <= op.code <= GREATER_EQUAL and not in_range(code, int(x))
 
 
 cdef NDArray operand(object x, Backend backend):
@@ -100,8 +112,8 @@ cdef int check_writable(str what, NDArray out) except -1:
 
 
 cdef NDArray finish(Op op, NDArray result, NDArray out):
-    """Copy a result into out= where it could not be computed there."""
-    if out._dtype < result._dtype and (out._dtype == BOOL or (out._dtype < FLOAT32) != (result._dtype < FLOAT32)):
+    """Copy a result into out= where it could not be computed there; by NumPy's rule same_kind."""
+    if KIND[out._dtype] < KIND[result._dtype]:
         raise TypeError(f"{op.name}: cannot store {result.dtype} in an array of {out.dtype}")
     out._backend.copy(result, out)
     return out
@@ -119,7 +131,7 @@ cpdef NDArray binary_op(Op op, object x, object y, NDArray out=None):
     if out is None and isinstance(x, NDArray) and isinstance(y, NDArray):
         a, b = <NDArray> x, <NDArray> y
         if a._dtype == b._dtype and a._backend is b._backend and op.compute_code[a._dtype] == a._dtype and same_shape(a, b):
-            if op is POWER and a._dtype < FLOAT32:
+            if op is POWER and INT32 <= a._dtype <= INT64:
                 check_exponent(b)
             result = empty_compact(a._backend, op.out_code[a._dtype], a._ndim, a._shape)
             a._backend.binary(op, a, b, result)
@@ -127,6 +139,8 @@ cpdef NDArray binary_op(Op op, object x, object y, NDArray out=None):
     if is_scalar(y) and isinstance(x, NDArray):
         a = <NDArray> x
         code = scalar_dtype(a._dtype, y)
+        if beyond(op, code, y):
+            code, y = FLOAT64, math.inf if y > 0 else -math.inf
         if op is POWER and code >= FLOAT32 and out is None:
             result = special_power(to_dtype(a, code), y)
             if result is not None:
@@ -135,6 +149,8 @@ cpdef NDArray binary_op(Op op, object x, object y, NDArray out=None):
     elif is_scalar(x) and isinstance(y, NDArray):
         b = <NDArray> y
         code = scalar_dtype(b._dtype, x)
+        if beyond(op, code, x):
+            code, x = FLOAT64, math.inf if x > 0 else -math.inf
         a = scalar_array(b._backend, compute_code(op, code), x)
     else:
         if not isinstance(x, NDArray) and not isinstance(y, NDArray):
@@ -145,7 +161,7 @@ cpdef NDArray binary_op(Op op, object x, object y, NDArray out=None):
         code = PROMOTE[a._dtype][b._dtype]
     code = compute_code(op, code)
     a, b = to_dtype(a, code), to_dtype(b, code)
-    if op is POWER and code < FLOAT32:
+    if op is POWER and INT32 <= code <= INT64:
         check_exponent(b)
     ndim = widen(widen(0, shape, a), shape, b)
     if ndim < 0:
@@ -506,7 +522,7 @@ def scan_op(Op op, NDArray a, axis=None):
 
 def last_axis_op(str verb, NDArray a, axis, bint keeps_axis):
     """One of the fused verbs along axes that are moved to the end and merged; the result is compact"""
-    cdef int code = a._dtype if a._dtype >= FLOAT32 else (FLOAT32 if a._dtype == BOOL else FLOAT64)
+    cdef int code = PROMOTE[a._dtype][<int> FLOAT32]
     cdef NDArray out, target
     axes = normal_axes(verb, axis, a._ndim)
     kept = tuple([i for i in range(a._ndim) if i not in axes])

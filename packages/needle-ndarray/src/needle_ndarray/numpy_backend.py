@@ -50,7 +50,7 @@ SPECIAL: dict[str, Any] = {
     "gelu_grad": widened(lambda a, b: a * (below(b) + b * np.exp(b * b * -0.5) / math.sqrt(2 * math.pi))),
     "silu_grad": widened(silu_grad),
 }
-WIDER = {"f": np.float64, "d": np.longdouble}  # what float sums are made in
+WIDER = {"f": np.float64, "d": np.longdouble}  # what float sums are made in; those of integers in int64
 KEPT_FOR_INTEGERS = ("floor", "ceil", "trunc", "round")
 
 
@@ -95,7 +95,7 @@ class NumPyBackend(Backend):
 
     def reduce(self, op: Op, a: Any, axes: tuple[int, ...], out: Any) -> None:
         x = view(a)
-        wide = {"dtype": WIDER[x.dtype.char]} if op.result == "sum" and x.dtype.kind == "f" else {}
+        wide = {"dtype": WIDER.get(x.dtype.char, np.int64)} if op.result == "sum" else {}
         with np.errstate(all="ignore"):
             view(out)[...] = getattr(np, op.name)(x, axis=axes, **wide)
 

@@ -2,7 +2,7 @@
 # group here, gets a row in the table, a line in the NumPy backend and a loop in kernels/.
 
 cdef enum DTypeCode:
-    BOOL, INT32, INT64, FLOAT32, FLOAT64
+    BOOL, UINT8, INT32, INT64, FLOAT32, FLOAT64, DTYPE_COUNT
 
 cdef enum UnaryCode:
     # one or two machine instructions an element

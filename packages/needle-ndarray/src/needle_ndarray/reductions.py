@@ -9,7 +9,7 @@ Axis = int | tuple[int, ...] | None
 
 
 def sum(x: NDArray, /, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False) -> NDArray:
-    """Sum over axes; bool and int32 add up in int64, float32 in double."""
+    """Sum over axes; bool, uint8 and int32 add up in int64, float32 in double."""
     return (x if dtype is None else x.astype(dtype, copy=False)).sum(axis, keepdims)
 
 

@@ -7,7 +7,7 @@ from libc.string cimport memcpy
 
 from needle_ndarray.kernels.strided cimport chunk_length, coalesce, contiguous, gather, scatter
 from needle_ndarray.kernels.views cimport (
-    BLOCK, BOOL, CHUNK, F, FLOAT32, FLOAT64, I, INT32, INT64, T, View, boolean, int64
+    BLOCK, BOOL, CHUNK, F, FLOAT32, FLOAT64, I, INT32, INT64, T, UINT8, View, boolean, int64, uint8
 )
 from needle_ndarray.optable cimport *
 from needle_ndarray.threads cimport share
@@ -86,7 +86,7 @@ cdef void unary_loop(int op, const T* a, T* out, Py_ssize_t n) noexcept nogil:
         for i in range(n):
             if T is boolean:
                 out[i] = not a[i]
-            elif T is int or T is int64:
+            elif T is uint8 or T is int or T is int64:
                 out[i] = ~a[i]
     elif T is float or T is double:
         if op >= EXP:
@@ -270,6 +270,8 @@ cdef void unary(int op, int dtype, const char* a, char* out, Py_ssize_t n) noexc
         unary_of(op, <const int*> a, out, n)
     elif dtype == INT64:
         unary_of(op, <const int64*> a, out, n)
+    elif dtype == UINT8:
+        unary_of(op, <const uint8*> a, out, n)
     else:
         unary_of(op, <const boolean*> a, out, n)
 
@@ -284,6 +286,8 @@ cdef void binary(int op, int dtype, const char* a, const char* b, char* out, Py_
         binary_of(op, <const int*> a, <const int*> b, out, n)
     elif dtype == INT64:
         binary_of(op, <const int64*> a, <const int64*> b, out, n)
+    elif dtype == UINT8:
+        binary_of(op, <const uint8*> a, <const uint8*> b, out, n)
     else:
         binary_of(op, <const boolean*> a, <const boolean*> b, out, n)
 
@@ -291,7 +295,7 @@ cdef void binary(int op, int dtype, const char* a, const char* b, char* out, Py_
 cdef void binary_constant(int op, int dtype, const char* a, const char* b, bint left, char* out, Py_ssize_t n) noexcept nogil:
     """out = op(a, b), contiguous but for one operand (`left`: the first) that is a single element"""
     cdef char staged[CHUNK * 8]
-    cdef Py_ssize_t item = 1 if dtype == BOOL else 4 if dtype == INT32 or dtype == FLOAT32 else 8
+    cdef Py_ssize_t item = 1 if dtype == BOOL or dtype == UINT8 else 4 if dtype == INT32 or dtype == FLOAT32 else 8
     cdef Py_ssize_t out_item = 1 if EQUAL <= op <= LOGICAL_XOR else item, start = 0, length
     cdef View one
     one.data, one.itemsize, one.ndim = <char*> (a if left else b), item, 1
@@ -309,7 +313,7 @@ cdef void binary_constant(int op, int dtype, const char* a, const char* b, bint 
 cdef void where(const char* condition, int dtype, const char* a, const char* b, char* out, Py_ssize_t n) noexcept nogil:
     if dtype == FLOAT32 or dtype == INT32:              # moved by size, whatever it means
         where_loop(<const boolean*> condition, <const int*> a, <const int*> b, <int*> out, n)
-    elif dtype == BOOL:
+    elif dtype == BOOL or dtype == UINT8:
         where_loop(<const boolean*> condition, <const boolean*> a, <const boolean*> b, <boolean*> out, n)
     else:
         where_loop(<const boolean*> condition, <const int64*> a, <const int64*> b, <int64*> out, n)

@@ -4,7 +4,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from needle_ndarray.kernels.strided cimport coalesce, contiguous, gather, scatter
-from needle_ndarray.kernels.views cimport CHUNK, FLOAT32, FLOAT64, INT32, INT64, T, View, boolean, int64
+from needle_ndarray.kernels.views cimport CHUNK, FLOAT32, FLOAT64, INT32, INT64, T, UINT8, View, boolean, int64, uint8
 from needle_ndarray.threads cimport share
 
 cdef enum:
@@ -148,6 +148,8 @@ cdef void add_strided(View* a, const int64* index, View* values, View* target, V
         add_rows(a, index, values, target, source, <int> 0)
     elif a.dtype == INT64:
         add_rows(a, index, values, target, source, <int64> 0)
+    elif a.dtype == UINT8:
+        add_rows(a, index, values, target, source, <uint8> 0)
     else:
         add_rows(a, index, values, target, source, <boolean> 0)
 
@@ -170,6 +172,8 @@ cdef void one_panel(const void* given, Py_ssize_t p, int thread) noexcept nogil:
         add_panel(job.a, job.index, job.values, first, columns, <int> 0)
     elif job.a.dtype == INT64:
         add_panel(job.a, job.index, job.values, first, columns, <int64> 0)
+    elif job.a.dtype == UINT8:
+        add_panel(job.a, job.index, job.values, first, columns, <uint8> 0)
     else:
         add_panel(job.a, job.index, job.values, first, columns, <boolean> 0)
 

@@ -8,7 +8,7 @@ from needle_ndarray.kernels.gemm cimport (
     ROWS, Blas, Gemm, Matrix, blas_reads, gemm, gemv, is_small, panel_width, row_major, small_gemm, transposed
 )
 from needle_ndarray.kernels.strided cimport gather
-from needle_ndarray.kernels.views cimport FLOAT32, FLOAT64, INT32, F, T, View, int64
+from needle_ndarray.kernels.views cimport FLOAT32, FLOAT64, INT32, UINT8, F, T, View, int64, uint8
 from needle_ndarray.threads cimport share
 
 cdef enum:
@@ -155,6 +155,9 @@ cdef int one(const Blas* blas, const View* a, Py_ssize_t a_offset, const View* b
         if out.dtype == INT32:
             plain(<const int*> c.g.a.data, c.g.a.row, c.g.a.col, <const int*> c.g.b.data, c.g.b.row, c.g.b.col,
                   <int*> c.g.out.data, c.g.out.row, m, k, n)
+        elif out.dtype == UINT8:
+            plain(<const uint8*> c.g.a.data, c.g.a.row, c.g.a.col, <const uint8*> c.g.b.data, c.g.b.row, c.g.b.col,
+                  <uint8*> c.g.out.data, c.g.out.row, m, k, n)
         else:
             plain(<const int64*> c.g.a.data, c.g.a.row, c.g.a.col, <const int64*> c.g.b.data, c.g.b.row, c.g.b.col,
                   <int64*> c.g.out.data, c.g.out.row, m, k, n)

@@ -6,7 +6,7 @@ from libc.stdlib cimport free, malloc
 
 from needle_ndarray.kernels.strided cimport cast, coalesce, copy, gather, scatter
 from needle_ndarray.kernels.views cimport (
-    BLOCK, CHUNK, FLOAT32, FLOAT64, INT32, INT64, T, View, boolean, int64, magnitude
+    BLOCK, CHUNK, FLOAT32, FLOAT64, INT32, INT64, T, UINT8, View, boolean, int64, magnitude, uint8
 )
 from needle_ndarray.optable cimport ALL, ANY, ARGMAX, MAX, MIN, PROD, SUM
 from needle_ndarray.threads cimport share
@@ -293,6 +293,8 @@ cdef void one_task(const void* given, Py_ssize_t task, int thread) noexcept nogi
         work(job, task, <const int*> data, <int64*> job.partial, staged)
     elif job.outer.dtype == INT64:
         work(job, task, <const int64*> data, <int64*> job.partial, staged)
+    elif job.outer.dtype == UINT8:
+        work(job, task, <const uint8*> data, <int64*> job.partial, staged)
     else:
         work(job, task, <const boolean*> data, <int64*> job.partial, staged)
 
@@ -336,6 +338,8 @@ cdef void reduce_all(int op, int dtype, const char* a, Py_ssize_t n, int out_dty
         ints = fold(op, <const int*> a, n, identity(op, <int64> 0))
     elif dtype == INT64:
         ints = fold(op, <const int64*> a, n, identity(op, <int64> 0))
+    elif dtype == UINT8:
+        ints = fold(op, <const uint8*> a, n, identity(op, <int64> 0))
     else:
         ints = fold(op, <const boolean*> a, n, identity(op, <int64> 0))
     cast(INT64, out_dtype, <char*> &ints, out, 1)
@@ -361,6 +365,8 @@ cdef void reduce_rows(int op, int dtype, const char* a, Py_ssize_t rows, Py_ssiz
         rows_of(op, <const int*> a, rows, columns, <int64> 0, out_dtype, out)
     elif dtype == INT64:
         rows_of(op, <const int64*> a, rows, columns, <int64> 0, out_dtype, out)
+    elif dtype == UINT8:
+        rows_of(op, <const uint8*> a, rows, columns, <int64> 0, out_dtype, out)
     else:
         rows_of(op, <const boolean*> a, rows, columns, <int64> 0, out_dtype, out)
 
@@ -439,6 +445,8 @@ cdef void line(int op, const char* a, int dtype, char* out, Py_ssize_t n) noexce
             (<int64*> out)[0] = position(op, <const int*> a, n)
         elif dtype == INT64:
             (<int64*> out)[0] = position(op, <const int64*> a, n)
+        elif dtype == UINT8:
+            (<int64*> out)[0] = position(op, <const uint8*> a, n)
         else:
             (<int64*> out)[0] = position(op, <const boolean*> a, n)
     elif dtype == FLOAT32:

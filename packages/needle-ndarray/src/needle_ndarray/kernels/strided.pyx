@@ -6,7 +6,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from needle_ndarray.kernels.views cimport (
-    BLOCK, BOOL, CHUNK, FLOAT32, INT32, INT64, MAX_NDIM, T, View, boolean, int64, magnitude
+    BLOCK, BOOL, CHUNK, FLOAT32, INT32, INT64, MAX_NDIM, T, UINT8, View, boolean, int64, magnitude, uint8
 )
 from needle_ndarray.threads cimport share
 
@@ -21,6 +21,7 @@ ctypedef fused W:           # what is moved: by size, whatever it means
 
 ctypedef fused S:           # source of a cast
     boolean
+    uint8
     int
     int64
     float
@@ -213,11 +214,13 @@ cdef void scatter(const char* a, Py_ssize_t start, Py_ssize_t n, const View* out
 # ---- Casts --------------------------------------------------------------------------
 
 cdef void cast_loop(const S* a, T* out, Py_ssize_t n) noexcept nogil:
-    """out[i] = a[i], as C and NumPy convert; anything but 0 is True"""
+    """out[i] = a[i], as C and NumPy convert; anything but 0 is True; floats to uint8 by way of int, so that they wrap"""
     cdef Py_ssize_t i
     for i in range(n):
         if T is boolean:
             out[i] = a[i] != 0
+        elif T is uint8 and (S is float or S is double):
+            out[i] = <T> <int> a[i]
         else:
             out[i] = <T> a[i]
 
@@ -225,6 +228,8 @@ cdef void cast_loop(const S* a, T* out, Py_ssize_t n) noexcept nogil:
 cdef void cast_from(const S* a, int to, char* out, Py_ssize_t n) noexcept nogil:
     if to == BOOL:
         cast_loop(a, <boolean*> out, n)
+    elif to == UINT8:
+        cast_loop(a, <uint8*> out, n)
     elif to == INT32:
         cast_loop(a, <int*> out, n)
     elif to == INT64:
@@ -239,6 +244,8 @@ cdef void cast(int from_, int to, const char* a, char* out, Py_ssize_t n) noexce
     """out[i] = a[i] between any two dtypes, contiguous"""
     if from_ == BOOL:
         cast_from(<const boolean*> a, to, out, n)
+    elif from_ == UINT8:
+        cast_from(<const uint8*> a, to, out, n)
     elif from_ == INT32:
         cast_from(<const int*> a, to, out, n)
     elif from_ == INT64:

@@ -1,17 +1,19 @@
 # What a kernel is told of an array, and the fused types. Everything here is C: no objects, no GIL.
 
-from needle_ndarray.optable cimport BOOL, INT32, INT64, FLOAT32, FLOAT64
+from needle_ndarray.optable cimport BOOL, FLOAT32, FLOAT64, INT32, INT64, UINT8
 
 cdef enum:
     MAX_NDIM = 32
     CHUNK = 1024            # elements staged at a time: three operands of 8 bytes fit the first-level cache
     BLOCK = 16384           # elements a thread takes at a time; fixed, so results do not depend on the threads
 
-ctypedef unsigned char boolean
+ctypedef signed char boolean     # 0 or 1; another C type than uint8, so that the fused types tell them apart
+ctypedef unsigned char uint8
 ctypedef long long int64
 
 ctypedef fused T:           # every element type
     boolean
+    uint8
     int
     int64
     float
@@ -19,6 +21,7 @@ ctypedef fused T:           # every element type
 
 ctypedef fused I:           # the integers
     boolean
+    uint8
     int
     int64
 

@@ -15,7 +15,7 @@ from needle_ndarray.ndarray import make_array
 
 NAMES = [str(d) for d in DTYPES]
 FLOATS = ["float32", "float64"]
-INTEGERS = ["int32", "int64"]
+INTEGERS = ["uint8", "int32", "int64"]
 SHAPE = (5, 7, 9)  # odd, so that every vector loop has a tail
 LARGE = (263, 269)  # enough work for threads, and again a tail
 
@@ -33,7 +33,8 @@ def _float_specials(dtype: str) -> list:
 def _integer_specials(dtype: str) -> list:
     info = np.iinfo(dtype)
     near = [0, 1, 2, 3, 7, 10, 31, 63, 64, 255, 46341]
-    return [s * v for v in near for s in (1, -1)] + [info.max, info.min, info.max - 1, info.min + 1, info.max // 2 + 1]
+    edges = [info.max, info.min, info.max - 1, info.min + 1, info.max // 2 + 1]
+    return [v for v in [s * v for v in near for s in (1, -1)] + edges if info.min <= v <= info.max]
 
 
 #: Values that go wrong: NaN, infinities, signed zeros, subnormals, the largest and smallest, ties, zero divisors.
@@ -55,7 +56,7 @@ def _plain(dtype: str, shape: tuple[int, ...], salt: int) -> np.ndarray:
     if dtype == "bool":
         return rng.random(shape) < 0.5
     if dtype in INTEGERS:
-        return rng.integers(-50, 50, shape).astype(dtype)
+        return rng.integers(0 if dtype == "uint8" else -50, 50, shape).astype(dtype)
     return rng.normal(size=shape).astype(dtype)
 
 

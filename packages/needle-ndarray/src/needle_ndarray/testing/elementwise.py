@@ -143,6 +143,13 @@ class ElementwiseSuite(Suite):
             ("multiply", "bool", [0, 0, 1, 1], [0, 1, 0, 1], [False, False, False, True]),
             ("add", "int32", [2**31 - 1], [1], [-(2**31)]),
             ("multiply", "int64", [2**62], [2], [-(2**63)]),
+            ("add", "uint8", [255, 200], [1, 100], [0, 44]),
+            ("subtract", "uint8", [0, 5], [1, 7], [255, 254]),
+            ("multiply", "uint8", [16, 255], [16, 255], [0, 1]),
+            ("floor_divide", "uint8", [255, 7, 5], [2, 255, 0], [127, 0, 0]),
+            ("remainder", "uint8", [255, 7, 5], [254, 255, 0], [1, 7, 0]),
+            ("power", "uint8", [2, 0, 3, 255], [8, 0, 5, 2], [0, 1, 243, 1]),
+            ("maximum", "uint8", [255, 127], [1, 128], [255, 128]),
             ("floor_divide", "int32", [7, -7, 7, -7], [2, 2, -2, -2], [3, -4, -4, 3]),
             ("remainder", "int32", [7, -7, 7, -7], [2, 2, -2, -2], [1, 1, -1, -1]),
             ("floor_divide", "int64", [5, -(2**63)], [0, -1], [0, -(2**63)]),
@@ -172,4 +179,4 @@ class ElementwiseSuite(Suite):
         for name in ("abs", "negative"):
             canvas = self.canvas("compact", (1,), dtype)
             self.backend.unary(UNARY[name], self.array(lowest), canvas.out)
-            assert_same(canvas.result(), lowest)
+            assert_same(canvas.result(), lowest)  # 0 where there is no sign

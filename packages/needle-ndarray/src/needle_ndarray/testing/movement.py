@@ -6,7 +6,18 @@ import pytest
 from needle_ndarray.backend import INTERFACE_VERSION, Backend
 from needle_ndarray.buffer import next_version
 from needle_ndarray.ndarray import NDArray
-from needle_ndarray.testing.cases import INPUTS, LAYOUTS, NAMES, OUTPUTS, SPECIAL, Suite, plain, values
+from needle_ndarray.testing.cases import (
+    FLOATS,
+    INPUTS,
+    INTEGERS,
+    LAYOUTS,
+    NAMES,
+    OUTPUTS,
+    SPECIAL,
+    Suite,
+    plain,
+    values,
+)
 from needle_ndarray.testing.oracle import assert_same, assert_within
 from needle_ndarray.testing.tables import each
 
@@ -83,7 +94,7 @@ class MovementSuite(Suite):
     @pytest.mark.parametrize("dtype", NAMES)
     def test_copy(self, dtype, to, layout):
         """Casts as NumPy's astype: floats lose their fraction, integers wrap, NaN and inf are True."""
-        loses = dtype.startswith("float") and to.startswith("int")  # beyond an integer's range C leaves it open
+        loses = dtype in FLOATS and to in INTEGERS  # beyond an integer's range C leaves it open
         make = (lambda dtype, shape, salt: plain(dtype, shape, salt, 1000)) if loses else values
         a, x = self.operand(layout[0], dtype, make=make)
         canvas = self.canvas(layout[1], x.shape, to)
@@ -102,6 +113,21 @@ class MovementSuite(Suite):
             ),
             ("float64", "int64", [1e15 + 0.5, -3.999, -(2.0**63)], [10**15, -3, -(2**63)]),
             ("float64", "bool", [np.nan, np.inf, -np.inf, 0.0, -0.0, 5e-324], [True, True, True, False, False, True]),
+            (
+                "float64",
+                "uint8",
+                [255.9, -0.9, 256.0, -1.0, -1.9, 300.0, 65535.0, 2.0**31 - 1, -(2.0**31) + 3],
+                [255, 0, 0, 255, 255, 44, 255, 255, 3],
+            ),
+            # beyond 32 bits NumPy's answer is that of the machine: 0, on every device
+            ("float32", "uint8", [2.0**31, -(2.0**40), 1e30, np.nan, np.inf, -np.inf], [0, 0, 0, 0, 0, 0]),
+            ("float64", "uint8", [2.0**31, 2.0**32 + 5, 2.0**40 + 7, 1e300, np.nan, np.inf, -np.inf], [0] * 7),
+            ("int32", "uint8", [-1, 256, 511, -(2**31)], [255, 0, 255, 0]),
+            ("int64", "uint8", [2**40 + 7, -(2**63), -255], [7, 0, 1]),
+            ("uint8", "int32", [0, 127, 128, 255], [0, 127, 128, 255]),
+            ("uint8", "float32", [0, 128, 255], [0.0, 128.0, 255.0]),
+            ("uint8", "bool", [0, 1, 2, 128, 255], [False, True, True, True, True]),
+            ("bool", "uint8", [False, True], [0, 1]),
             ("int64", "int32", [2**32 + 5, -(2**31) - 1, 2**63 - 1], [5, 2**31 - 1, -1]),
             ("int64", "float32", [2**24 + 1, 2**24 + 3, 2**63 - 1], [2.0**24, 2.0**24 + 4, 2.0**63]),
             ("int64", "bool", [0, 256, 2**32, -(2**63)], [False, True, True, True]),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from needle_ndarray.backend import Backend
-from needle_ndarray.testing.cases import FLOATS, KINDS, Suite, plain, values
+from needle_ndarray.testing.cases import FLOATS, INTEGERS, KINDS, Suite, plain, values
 from needle_ndarray.testing.oracle import WIDER, assert_same, assert_within, product_bound
 from needle_ndarray.testing.tables import each
 
@@ -91,13 +91,13 @@ class ProductSuite(Suite):
 
     @each("kinds", OPERANDS)
     @each("lead, m, k, n", PRODUCTS)
-    @pytest.mark.parametrize("dtype", ["int32", "int64", *FLOATS])
+    @pytest.mark.parametrize("dtype", [*INTEGERS, *FLOATS])
     def test_matmul(self, dtype, lead, m, k, n, kinds):
         self.multiply(dtype, lead, m, k, n, kinds)
 
     @each("kinds", [k for k in OPERANDS if "sliced" not in k and "flipped" not in k])
     @each("lead, m, k, n", BIG)
-    @pytest.mark.parametrize("dtype", ["int32", "float32"])
+    @pytest.mark.parametrize("dtype", ["uint8", "int32", "float32"])
     def test_matmul_in_panels(self, dtype, lead, m, k, n, kinds):
         self.multiply(dtype, lead, m, k, n, kinds)
 
@@ -111,7 +111,7 @@ class ProductSuite(Suite):
     )
     @each("row", ["compact", "sliced", "negative", "broadcast_scalar"])
     @each("m, k, n", [(m, k, n) for lead, m, k, n in PRODUCTS + BIG if not lead])
-    @pytest.mark.parametrize("dtype", ["int32", *FLOATS])
+    @pytest.mark.parametrize("dtype", ["uint8", "int32", *FLOATS])
     def test_linear(self, dtype, m, k, n, row, kinds):
         """x @ weight + bias, whatever was in out before."""
         first, second, third = kinds.split(",")
@@ -127,7 +127,7 @@ class ProductSuite(Suite):
             got, exact, product_bound(x, y) + 2 * np.finfo(dtype).eps * (np.abs(x) @ np.abs(y) + np.abs(z)), "linear"
         )
 
-    @pytest.mark.parametrize("dtype", ["int32", "int64"])
+    @pytest.mark.parametrize("dtype", INTEGERS)
     def test_integers_wrap(self, dtype):
         x, y = values(dtype, (9, 20), 1), values(dtype, (20, 8), 2)
         canvas = self.canvas("compact", (9, 8), dtype)
