@@ -393,6 +393,7 @@ REDUCTIONS += forms(
 
 REDUCTIONS += [
     Row("FitTo/shape", lambda x, y: ops.FitTo(ops.EWiseAdd())(x, y), lambda x, y: x.sum(0), (real(2, 3), real(3))),
+    Row("NegateBeside/floats", lambda x, a: ops.NegateBeside()(x, a), lambda x, a: -x, (real(2, 3), real(2, 3))),
     Row("FitTo/nothing to do", lambda x, y: ops.FitTo(ops.EWiseAdd())(x, y), lambda x, y: x, (real(3), real(3))),
 ]
 

@@ -327,7 +327,7 @@ def test_most_differentiable_ops_have_a_twin():
             "fused_add_scalars",
             "tuple_get_item",
         ),  # the operators' rows do these
-        *("dilate", "undilate", "take", "astype", "to_device", "Alias", "AddAt", "ScatterAdd", "FitTo"),
+        *("dilate", "undilate", "take", "astype", "to_device", "Alias", "AddAt", "ScatterAdd", "FitTo", "NegateBeside"),
         *(
             "TanhGrad",
             "SigmoidGrad",

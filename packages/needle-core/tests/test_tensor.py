@@ -24,6 +24,7 @@ MAKING = [  # given, kwargs -> dtype, shape
     (np.zeros(2, np.int64), {}, "int64", (2,)),
     (np.zeros(2, np.int32), {}, "int32", (2,)),
     (np.zeros(2, np.int8), {}, "int32", (2,)),
+    (np.zeros(2, np.uint8), {}, "uint8", (2,)),
     (np.zeros(2, bool), {}, "bool", (2,)),
     (np.zeros(2), {"dtype": "float64"}, "float64", (2,)),
     ([1, 2], {"dtype": "int32"}, "int32", (2,)),
@@ -59,7 +60,7 @@ def test_numpy_as_default_device_keeps_float64():
     done = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, "NEEDLE_BACKEND": "np"}, capture_output=True, text=True
     )
-    assert done.stdout.strip() == "float64 float64 float64 cpu_numpy() float32", done.stderr
+    assert done.stdout.strip() == "float64 float64 float64 cpu_numpy() float64", done.stderr
 
 
 def test_a_tensor_of_a_tensor_shares_its_data():

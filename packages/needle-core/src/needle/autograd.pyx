@@ -22,7 +22,8 @@ import needle_ndarray as array_api
 import numpy as np
 from needle_ndarray import NDArray
 from needle_ndarray.buffer import WRITE_CLOCK
-from needle_ndarray.ndarray import NBYTES, SOLE_OWNER, VERSION
+from needle_ndarray.dtypes import DTYPES
+from needle_ndarray.ndarray import DTYPE_CODE, NBYTES, SOLE_OWNER, VERSION
 
 from needle._hints import Size, warn_of_identity
 
@@ -66,9 +67,11 @@ cdef long long* write_clock = <long long*> PyCapsule_GetPointer(WRITE_CLOCK, "ne
 ctypedef Py_ssize_t (*nbytes_t)(PyObject*) noexcept
 ctypedef long long (*version_t)(PyObject*) noexcept
 ctypedef int (*sole_owner_t)(PyObject*) noexcept
+ctypedef int (*code_t)(PyObject*) noexcept
 cdef nbytes_t nbytes_of = <nbytes_t> PyCapsule_GetPointer(NBYTES, "needle_ndarray.nbytes")
 cdef version_t version_of = <version_t> PyCapsule_GetPointer(VERSION, "needle_ndarray.version")
 cdef sole_owner_t is_sole_owner = <sole_owner_t> PyCapsule_GetPointer(SOLE_OWNER, "needle_ndarray.sole_owner")
+cdef code_t code_of = <code_t> PyCapsule_GetPointer(DTYPE_CODE, "needle_ndarray.dtype_code")
 cdef Py_ssize_t live_values = 0
 cdef object ndarray_type = NDArray
 cdef object alike = array_api.alike
@@ -402,6 +405,8 @@ cpdef object as_constant(object x, object like, str what):
     if isinstance(x, (float, int, np.number, np.bool_)):
         number = x.item() if isinstance(x, np.generic) else x
         dtype = like.dtype if like.dtype.is_float or isinstance(number, int) else get_default_dtype()
+        if dtype == "bool" and not isinstance(number, bool):
+            dtype = "int64"
         return make_leaf(Tensor, array_api.full((), number, dtype=dtype, device=like.device), False)
     if isinstance(x, (np.ndarray, list, tuple)):
         host = np.asarray(x)
@@ -580,7 +585,37 @@ cdef object compute(Op op, tuple inputs):
                         realized(<Value> entry(inputs, 2)))
     else:
         data = function(op, *[realized(<Value> x) for x in inputs])
-    return data if type(data) is ndarray_type else checked(op, data, inputs)
+    if type(data) is not ndarray_type:
+        data = checked(op, data, inputs)
+    elif code_of(<PyObject*> data) < suspicious:
+        return data
+    return settled(op, data, inputs)
+
+
+cdef object settled(Op op, object data, tuple inputs):
+    """A result in the dtype of tensors: integers take that of the floats beside them, else the default; see `result_dtype`"""
+    cdef int integers = 0, floats = 0, code, wanted
+    cdef list arrays
+    if type(data) is tuple:
+        return tuple([settled(op, d, inputs) for d in data])
+    code = code_of(<PyObject*> data)
+    if code < suspicious:
+        return data
+    arrays = [realized(<Value> x) for x in inputs]
+    for x in arrays:
+        for part in x if type(x) is tuple else (x,):
+            if code_of(<PyObject*> part) < FLOAT32:
+                integers += 1
+            else:
+                floats = max(floats, code_of(<PyObject*> part))
+    wanted = floats if floats else get_default_dtype().code
+    if integers == 0 or code == wanted:
+        return data
+    if code > wanted:
+        return data.astype(DTYPES[wanted])
+    # bytes computed in float32, where the default is float64: once more, without the rounding; masks stay masks
+    arrays = [x.astype("float64") if x.dtype == "uint8" or len(arrays) == 1 else x for x in arrays]
+    return type(op).compute(op, *arrays).astype("float64", copy=False)
 
 
 cdef object checked(Op op, object data, tuple inputs):

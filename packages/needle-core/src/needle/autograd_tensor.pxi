@@ -24,18 +24,44 @@ def use_ops(module):
     SUMMATION, OPS = module.Summation, module
 
 
+cdef bint numpy_backend = array_api.default_device() == array_api.cpu_numpy()      # NEEDLE_BACKEND=np
+cdef int FLOAT32 = array_api.float32.code
+cdef int suspicious                     # the code from which a result may have a dtype that tensors should not have
+
+
 def get_default_dtype():
-    """What Python numbers and float64 arrays become: float32, unless `set_default_dtype` or the default device says otherwise."""
-    return default_dtype if default_dtype is not None else array_api.float32
+    """What Python numbers, float64 arrays, and functions of integers become: float32, or float64 with NEEDLE_BACKEND=np, unless
+    `set_default_dtype` says otherwise."""
+    if default_dtype is not None:
+        return default_dtype
+    return array_api.float64 if numpy_backend else array_api.float32
 
 
 def set_default_dtype(dtype):
-    """Make Python numbers and float64 arrays float32 or float64 when tensors are made of them; None: float32 again."""
-    global default_dtype
+    """Make Python numbers and float64 arrays float32 or float64 when tensors are made of them; None: as the backend says."""
+    global default_dtype, suspicious
     chosen = None if dtype is None else array_api.dtype(dtype)
     if chosen is not None and not chosen.is_float:
         raise TypeError(f"set_default_dtype: {dtype}: expected float32 or float64")
     default_dtype = chosen
+    if chosen is None and numpy_backend:
+        suspicious = len(DTYPES)        # NumPy's rules hold
+    else:
+        suspicious = FLOAT32 if chosen == "float64" else array_api.float64.code
+
+
+set_default_dtype(None)
+
+
+def result_dtype(*dtypes):
+    """The dtype of an op on tensors: NumPy's, but integers take that of the floats among them.
+
+    >>> import needle_ndarray as nd
+    >>> result_dtype(nd.int64, nd.float32), result_dtype(nd.float32, nd.float64), result_dtype(nd.uint8, nd.int32)
+    ('float32', 'float64', 'int32')
+    """
+    floats = [d for d in dtypes if d.is_float]
+    return array_api.result_type(*(floats if floats and suspicious < len(DTYPES) else dtypes))
 
 
 cdef object to_array(object values, object device, object dtype):
@@ -43,10 +69,7 @@ cdef object to_array(object values, object device, object dtype):
     if dtype is None and not isinstance(values, ndarray_type):
         host = np.asarray(values)
         if host.dtype == np.float64 or (host.dtype.kind in "iu" and not isinstance(values, (np.ndarray, np.generic))):
-            keeps = default_dtype is None and host.dtype == np.float64 and isinstance(values, np.ndarray) \
-                and (array_api.default_device() if device is None else device) == array_api.cpu_numpy() \
-                and array_api.default_device() == array_api.cpu_numpy()
-            dtype = "float64" if keeps else get_default_dtype()
+            dtype = get_default_dtype()
         return array_api.array(host, dtype=dtype, device=device)
     return array_api.array(values, dtype=dtype, device=device)
 
@@ -65,6 +88,7 @@ cdef class Tensor(Value):
     array : numbers, (nested) lists, a NumPy array, an NDArray or a Tensor (whose data is then shared)
     device : where it lives; default: that of `array`, or `needle.default_device()`
     dtype : default: that of `array`, but Python numbers and float64 arrays become `needle.get_default_dtype()`, float32
+        (float64 with NEEDLE_BACKEND=np)
     requires_grad : whether `backward` computes its gradient; floats only
 
     >>> import needle as ndl
@@ -281,11 +305,15 @@ cdef class Tensor(Value):
         if is_number(other):
             return apply(ADD_SCALAR(-(other.item() if isinstance(other, np.generic) else other)), (self,))
         if isinstance(other, Tensor):
-            return apply(ADD, (self, apply(NEGATE, (other,))))
+            return apply(ADD, (self, negated(<Tensor> other, self)))
         return self - as_constant(other, self, "subtract") if known(other) else NotImplemented
 
     def __rsub__(self, other):
-        return apply(NEGATE, (self,)) + other if is_number(other) or known(other) else NotImplemented
+        if not is_number(other):
+            return as_constant(other, self, "subtract") - self if known(other) else NotImplemented
+        if not has_floats(self) and not isinstance(other, (int, np.integer)):
+            return apply(MUL_SCALAR(-1.0), (self,)) + other     # bytes have no sign of their own
+        return apply(NEGATE, (self,)) + other
 
     def __mul__(self, other):
         if isinstance(other, Tensor):
@@ -572,6 +600,20 @@ def assign_product(array, other):
 
 
 cdef object object_hash = object.__hash__
+
+
+cdef inline bint has_floats(Tensor x):
+    """Whether x is known to be of floats, without computing it"""
+    return code_of(<PyObject*> x.array) >= FLOAT32 if x.array is not None else x.spec is not None and x.spec[1].is_float
+
+
+cdef Tensor negated(Tensor b, Tensor a):
+    """-b for a - b. Integers take the dtype of the difference first: negative bytes are large numbers."""
+    if has_floats(b):
+        return apply(NEGATE, (b,))
+    if is_unknown(a) or is_unknown(b):
+        return apply(OPS.NegateBeside(), (b, a))
+    return apply(NEGATE, (b if a.dtype is b.dtype else OPS.astype(b, result_dtype(a.dtype, b.dtype)),))
 
 
 cdef inline bint known(object x):

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from needle_ndarray.creation import empty
-from needle_ndarray.dtypes import holding, promote_types
+from needle_ndarray.dtypes import holding, promote_types, result_type
 from needle_ndarray.ndarray import NDArray, broadcast_shapes, make_array
 
 
@@ -72,6 +72,8 @@ def einsum(subscripts: str, *operands: NDArray) -> NDArray:
     stands for leading axes that broadcast; without `->` the letters that occur once come out in alphabetical order.
     """
     inputs, output = _parse(subscripts, operands)
+    dtype = result_type(*operands)  # sums of a small operand alone would wrap before they meet the others
+    operands = tuple([x.astype(dtype, copy=False) for x in operands])
     terms = [_diagonal(x, letters) for x, letters in zip(operands, inputs, strict=True)]
     sizes: dict[str, int] = {}
     for x, letters in terms:

@@ -384,6 +384,14 @@ cdef long long version_of(PyObject* a) noexcept:
     return -1
 
 
+cdef int code_of(PyObject* a) noexcept:
+    return (<NDArray> a)._dtype if isinstance(<object> a, NDArray) else -1
+
+
+#: The same for the dtype's code: a capsule around an int (*)(PyObject*); -1: not an NDArray.
+DTYPE_CODE = PyCapsule_New(<void*> code_of, "needle_ndarray.dtype_code", NULL)
+
+
 #: The same for `version`: a capsule around a long long (*)(PyObject*); -1: ask the object.
 VERSION = PyCapsule_New(<void*> version_of, "needle_ndarray.version", NULL)
 

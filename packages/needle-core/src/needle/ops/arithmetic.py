@@ -1,6 +1,6 @@
 """Sums, products, powers. Inputs broadcast as in NumPy; the engine sums gradients back to the inputs' shapes."""
 
-from needle.autograd import ScalarOp, TensorOp
+from needle.autograd import ScalarOp, Tensor, TensorOp, result_dtype
 from needle.ops.choosing import equal, greater_equal, isfinite, logical_and, logical_not, where
 from needle.ops.functions import log
 from needle.ops.helpers import array_of
@@ -26,7 +26,12 @@ class AddScalar(ScalarOp):
     __slots__ = ()
 
     def compute(self, x):
-        return x + self.scalar
+        try:
+            return x + self.scalar
+        except OverflowError:
+            if self.scalar >= 0:
+                raise
+            return x - -self.scalar  # x - 1 of uint8 is AddScalar(-1)
 
     def gradient(self, out_grad, node):
         return out_grad
@@ -132,6 +137,18 @@ class Negate(TensorOp):
         return -out_grad
 
 
+class NegateBeside(TensorOp):
+    """y = -x in the dtype of a - x;  dx = -dy. What the engine records for a - x in lazy mode."""
+
+    needs = ""
+
+    def compute(self, x, a):
+        return -x.astype(result_dtype(a.dtype, x.dtype), copy=False)
+
+    def gradient(self, out_grad, node):
+        return -out_grad, None
+
+
 # ---- The functions --------------------------------------------------------------------------
 
 
@@ -145,7 +162,7 @@ def add_scalar(a, scalar):
 
 def subtract(a, b):
     """a - b as a + (-b): two nodes."""
-    return EWiseAdd()(a, Negate()(b))
+    return a - b if isinstance(a, Tensor) or isinstance(b, Tensor) else EWiseAdd()(a, b)
 
 
 def multiply(a, b):

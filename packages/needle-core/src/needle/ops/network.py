@@ -2,7 +2,7 @@
 
 import math
 
-from needle.autograd import Tensor, TensorOp, array_api, as_constant, count
+from needle.autograd import Tensor, TensorOp, array_api, as_constant, count, get_default_dtype, result_dtype
 from needle.ops.choosing import where
 from needle.ops.conversion import astype
 from needle.ops.fused import FusedOp
@@ -121,6 +121,7 @@ class Attention(FusedOp):
 
 def attention_probabilities(q, k, mask=None, causal=False, scale=None):
     """softmax(q k^T scale + mask) along the last axis: (..., Tq, Tk)."""
+    q, k = _common(q, k)
     scores = matmul(q, transpose(k)) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
     t, s = scores.shape[-2:]
     allowed = None
@@ -161,18 +162,19 @@ _CROSS_ENTROPY, _MEAN_SQUARED_ERROR, _SCALED_DIFFERENCE = CrossEntropy(), MeanSq
 
 
 def _common(*tensors):
-    """Tensors in the dtype that NumPy would compute in."""
+    """Tensors in the dtype that they are computed in together, a float."""
     first, *others = [x.dtype for x in tensors]
-    if others.count(first) == len(others):
+    if first.is_float and others.count(first) == len(others):
         return tensors
-    dtype = array_api.result_type(*[x.dtype for x in tensors])
-    return [astype(x, dtype) for x in tensors]
+    dtype = result_dtype(*[x.dtype for x in tensors])
+    return [astype(x, dtype if dtype.is_float else get_default_dtype()) for x in tensors]
 
 
 def _filled(x, n, weight, bias):
     """x, weight and bias in one dtype; ones and zeros of shape (n,) where weight or bias is None."""
     if isinstance(weight, Tensor) and isinstance(bias, Tensor) and weight.shape == bias.shape == (n,):
-        return (x, weight, bias) if x.dtype is weight.dtype is bias.dtype else _common(x, weight, bias)
+        same = x.dtype is weight.dtype is bias.dtype and x.dtype.is_float
+        return (x, weight, bias) if same else _common(x, weight, bias)
     made = []
     for name, given, value in (("weight", weight, 1), ("bias", bias, 0)):
         part = None if given is None else as_constant(given, x, name)
@@ -236,6 +238,7 @@ def cross_entropy(logits, labels, reduction="mean", ignore_index=None, label_smo
         raise ValueError(f"cross_entropy: reduction {reduction!r}: expected 'mean', 'sum' or 'none'")
     if not 0 <= label_smoothing <= 1:
         raise ValueError(f"cross_entropy: label_smoothing {label_smoothing}: expected a number from 0 to 1")
+    (logits,) = _common(logits)
     labels = index_of(logits, labels)
     if logits.ndim == 0 or labels.shape != logits.shape[:-1]:
         raise ValueError(
@@ -266,6 +269,8 @@ def mean_squared_error(a, b):
     b = as_constant(b, a, "mean_squared_error")
     if a.shape != b.shape:
         raise ValueError(f"mean_squared_error: shapes {a.shape} and {b.shape} differ")
+    if not (a.dtype.is_float and b.dtype.is_float):
+        a, b = _common(a, b)
     return _MEAN_SQUARED_ERROR(a, b)
 
 
@@ -284,7 +289,7 @@ def scaled_dot_product_attention(q, k, v, mask=None, causal=False, scale=None):
             f"attention: q {q.shape}, k {k.shape}, v {v.shape}: expected (..., Tq, D), (..., Tk, D) and (..., Tk, Dv)"
         )
     mask = None if mask is None else as_constant(no_bool("attention: the mask", mask), q, "attention")
-    if mask is not None and mask.dtype.is_float:
+    if mask is not None and mask.dtype != "bool":
         mask = astype(mask, q.dtype)
     if mask is not None and mask.requires_grad:
         return matmul(attention_probabilities(q, k, mask, causal, scale), v)

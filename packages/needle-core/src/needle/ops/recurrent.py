@@ -4,7 +4,7 @@ The products with the input and the gradients of the weights are one matrix prod
 last state goes from time to time. Gates lie side by side: W_ih (input, gates H), W_hh (H, gates H), biases (gates H,).
 """
 
-from needle.autograd import array_api, as_constant, is_grad_enabled
+from needle.autograd import array_api, as_constant, get_default_dtype, is_grad_enabled, result_dtype
 from needle.ops.conversion import astype
 from needle.ops.functions import relu, sigmoid, tanh
 from needle.ops.fused import FusedTupleOp
@@ -143,9 +143,9 @@ def _run(op, gates, x, start, weights, biases):
         if inputs[-1].shape != shape:
             raise ValueError(f"{name}: {label} has shape {inputs[-1].shape}, expected {shape}")
     dtypes = [t.dtype for t in inputs]
-    if dtypes.count(x.dtype) < len(inputs):
-        dtype = array_api.result_type(*dtypes)
-        inputs = [astype(t, dtype) for t in inputs]
+    if dtypes.count(x.dtype) < len(inputs) or not x.dtype.is_float:
+        dtype = result_dtype(*dtypes)
+        inputs = [astype(t, dtype if dtype.is_float else get_default_dtype()) for t in inputs]
     op.keep = is_grad_enabled() and any(t.requires_grad for t in inputs)
     return op(*inputs)[: op.results]
 
