@@ -126,6 +126,16 @@ def test_sums_are_int64(device):
     assert a.sum().item() == 2_550_000 and a.mean().dtype == "float64" and a.max().dtype == "uint8"
 
 
+def test_einsum_does_not_wrap_before_operands_meet(device):
+    """Sums over letters of one operand are made in the common dtype, as in NumPy."""
+    x, w = np.full((3, 40), 200, np.uint8), np.arange(4, dtype=np.float32)
+    for kind in ("float32", "float64", "int64"):
+        got = nd.einsum("ij,k->k", nd.array(x, "uint8", device), nd.array(w, kind, device))
+        np.testing.assert_array_equal(got.numpy(), np.einsum("ij,k->k", x, w.astype(kind)))
+    mask = nd.array(x > 0, "bool", device)
+    assert nd.einsum("ij,k->k", mask, nd.array(w, "float32", device)).tolist() == [0, 120, 240, 360]
+
+
 def test_labels(device):
     """Labels as they come out of files."""
     logits = nd.array(np.arange(12).reshape(4, 3) % 5, "float32", device)

@@ -195,7 +195,7 @@ cdef class Span:
 def from_dlpack(x, /, *, device=None, copy=None):
     """An array on the memory of x, any object with `__dlpack__`: nothing is copied on the host.
 
-    Read-only or misaligned memory is copied.
+    Read-only or misaligned memory is copied, and so are bools with bytes other than 0 and 1.
 
     Parameters
     ----------
@@ -220,7 +220,8 @@ def from_dlpack(x, /, *, device=None, copy=None):
 def from_numpy(a, /, *, device=None):
     """An array on the memory of a numpy.ndarray: each sees what the other writes.
 
-    Read-only, misaligned and byte-swapped memory is copied; so is everything for a device not on the host.
+    Read-only, misaligned and byte-swapped memory is copied, and so are bools with bytes other than 0 and 1, and everything for a
+    device not on the host.
     """
     if not isinstance(a, np.ndarray):
         raise TypeError(f"from_numpy: expected a numpy.ndarray, got {type(a).__name__}")
@@ -273,6 +274,8 @@ cdef object share(str what, object values, object device, bint may_copy):
         reason = "misaligned"
     elif not values.dtype.isnative:
         reason = "byte-swapped"
+    elif native == np.bool_ and values.view(np.uint8).max() > 1:
+        reason = "bool with bytes other than 0 and 1"
     if reason is not None:
         if not may_copy:
             raise BufferError(f"{what}: the memory is {reason}, and copy=False")

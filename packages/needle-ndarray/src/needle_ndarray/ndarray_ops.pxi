@@ -89,6 +89,8 @@ cdef NDArray from_host(object values, Backend backend, object dtype=None):
     if values.dtype.kind not in "biuf":
         raise TypeError(f"array: cannot convert values of type {values.dtype}, expected bool, int or float")
     cdef object target = holding(values.dtype) if dtype is None else to_dtype_object(dtype)
+    if values.dtype.kind == "b":
+        values = values.view(np.uint8) != 0         # files and views may hold other bytes than 0 and 1
     cdef int ndim = parse_ints("array", values.shape, shape)
     cdef NDArray out = empty_compact(backend, target.code, ndim, shape)
     with np.errstate(all="ignore"):
