@@ -138,7 +138,8 @@ def test_dicts_and_what_is_not_a_number():
 
 
 DTYPES = [
-    ("uint8", "int32"),
+    ("uint8", "uint8"),
+    ("int16", "int32"),
     ("int32", "int32"),
     ("int64", "int64"),
     ("float32", "float32"),

@@ -50,6 +50,29 @@ def test_indexing(tmp_path, index, flip):
     assert set(shapes) <= {(28, 28, 1)} and len(shapes) == (expected.size // 784) * flip
 
 
+@pytest.mark.parametrize("make", ["mnist", "cifar", "digits"])
+def test_a_byte_for_each_pixel(tmp_path, make):
+    """Items are made of bytes, the same float32 as those of `X`; once that is asked for, what is written to it is seen."""
+    dataset = {
+        "mnist": lambda: data.MNISTDataset(*golden.mnist(tmp_path)),
+        "cifar": lambda: data.CIFAR10Dataset(golden.cifar(tmp_path), train=True),
+        "digits": data.DigitsDataset,
+    }[make]()
+    before = [dataset[i][0] for i in (2, slice(0, 3), np.array([1, 0]), slice(0, 0))]
+    ((batch, labels), *_) = data.DataLoader(dataset, 4)
+    assert batch.dtype == "float32" and labels.dtype == dataset.y.dtype
+    assert dataset.pixels.dtype == np.uint8 and dataset.pixels.nbytes == dataset.pixels.size
+    X = dataset.X
+    assert X.dtype == np.float32 and dataset.X is X and dataset.pixels is None and 0 <= X.min() < X.max() <= 1
+    for index, items in zip((2, slice(0, 3), np.array([1, 0]), slice(0, 0)), before, strict=True):
+        np.testing.assert_array_equal(items, X[index], strict=True)
+    np.testing.assert_array_equal(batch.numpy(), X[:4])
+    X[2] = 0.25
+    assert (dataset[2][0] == 0.25).all()
+    dataset.X = dataset.X - 1
+    assert (dataset[2][0] == -0.75).all()
+
+
 def test_transforms_draw_image_by_image(tmp_path):
     """The numbers of np.random.seed are the course's: crop and flip of one image, then of the next."""
     transforms = [data.RandomCrop(2), data.RandomFlipHorizontal(0.5)]

@@ -236,5 +236,5 @@ def test_digits_do_not_share_memory():
 def test_digits_transforms_see_images():
     data = DigitsDataset(transforms=[lambda image: image[::-1]])
     (x, y), *_ = DataLoader(data, 5)
-    assert x.shape == (5, 64) and y.dtype == "int32"
+    assert x.shape == (5, 64) and y.dtype == "uint8"
     np.testing.assert_array_equal(x.numpy(), data.X[:5].reshape(5, 8, 8)[:, ::-1].reshape(5, 64))

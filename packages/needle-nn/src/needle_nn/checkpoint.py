@@ -56,7 +56,7 @@ _DTYPES = {
     "U64": ("<u8", "int64"),
     "U32": ("<u4", "int64"),
     "U16": ("<u2", "int32"),
-    "U8": ("u1", "int32"),
+    "U8": ("u1", "uint8"),
     "BOOL": ("?", "bool"),
 }
 
@@ -81,7 +81,7 @@ def save(path: str | os.PathLike, state: Mapping[str, Any]) -> None:
 
 
 def load(path: str | os.PathLike, device: Any = None) -> dict[str, Tensor]:
-    """The tensors of a safetensors file of any framework by name; small ints become int32, 16-bit floats float32."""
+    """The tensors of a safetensors file of any framework by name; int8 and 16-bit ints become int32, 16-bit floats float32."""
     tensors, _ = _read(Path(path))
     return {name: _tensor(Path(path), name, *held, device) for name, held in tensors.items()}
 

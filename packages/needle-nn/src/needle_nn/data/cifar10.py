@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from needle_nn.data.dataset import Dataset
+from needle_nn.data.dataset import ImageDataset
 from needle_nn.data.files import open_data
 from needle_nn.data.pickles import load_arrays
 
@@ -15,8 +15,8 @@ _PIXELS = 3 * 32 * 32
 _CLASSES = 10
 
 
-class CIFAR10Dataset(Dataset):
-    """Colour images of ten kinds of things; `X` is float32 (n, 3, 32, 32) in [0, 1], `y` int64 (n,).
+class CIFAR10Dataset(ImageDataset):
+    """Colour images of ten kinds of things; `X` is float32 (n, 3, 32, 32) in [0, 1], made when asked for; `y` int64 (n,).
 
     `dataset[i]` is an image (3, 32, 32) and its label, `dataset[indices]` is (n, 3, 32, 32) and (n,). Transforms see each image as
     32 × 32 × 3, in the order of the indices; the channels come first again afterwards.
@@ -41,14 +41,10 @@ class CIFAR10Dataset(Dataset):
         names = [f"data_batch_{i}" for i in range(1, 6)] if train else ["test_batch"]
         parts = [_read(path) for path in _paths(Path(base_folder), names)]
         self.y = np.concatenate([labels for _, labels in parts])
-        self.X = np.empty((len(self.y), *_SHAPE), dtype=np.float32)
-        start = 0
-        for pixels, _ in parts:
-            np.divide(pixels.reshape(-1, *_SHAPE), 255, out=self.X[start : start + len(pixels)], dtype=np.float32)
-            start += len(pixels)
+        self.pixels = np.concatenate([pixels for pixels, _ in parts]).reshape(-1, *_SHAPE)
 
     def __getitem__(self, index: Any) -> tuple[Any, Any]:
-        images, labels = self.X[index], self.y[index]
+        images, labels = self.images(index), self.y[index]
         if not self.transforms:
             return images, labels
         if images.ndim == 3:

@@ -63,19 +63,46 @@ class NDArrayDataset(Dataset):
         return len(self.arrays[0])
 
 
-class FlatImageDataset(Dataset):
+class ImageDataset(Dataset):
+    """Images kept as they come out of files, a byte for each pixel; those asked for become float32 in [0, 1].
+
+    A subclass sets `pixels`, or `X` itself. `X`, all images as float32, is made when it is asked for; from then on items are taken
+    from it, and what is written to it is seen.
+    """
+
+    pixels: np.ndarray | None = None  # uint8 (n, ...)
+    white = 255  # the value that becomes 1
+    _floats: np.ndarray | None = None
+
+    @property
+    def X(self) -> np.ndarray:
+        """All images, float32 in [0, 1]."""
+        if self._floats is None:
+            self._floats, self.pixels = self.images(slice(None)), None
+        return self._floats
+
+    @X.setter
+    def X(self, images: np.ndarray) -> None:
+        self._floats, self.pixels = images, None
+
+    def images(self, index: Any) -> np.ndarray:
+        """Those at an index, float32 in [0, 1]."""
+        pixels = self.pixels  # read once: another thread may ask for X
+        return self.X[index] if pixels is None else np.divide(pixels[index], self.white, dtype=np.float32)
+
+
+class FlatImageDataset(ImageDataset):
     """Images kept as rows of pixels, with labels; transforms see them as H × W × C.
 
     `X` is float32 (n, H·W·C), `y` holds n integers. One index gives a row (H·W·C,) and a label; a slice or an array of n indices
     gives (n, H·W·C) and n labels. Transforms are applied image by image in the order of the indices.
     """
 
-    X: np.ndarray
     y: np.ndarray
     image_shape: tuple[int, int, int]
 
     def __getitem__(self, index: Any) -> tuple[Any, Any]:
-        rows, labels = self.X[index], self.y[index]
+        rows, labels = self.images(index), self.y[index]
         if not self.transforms:
             return rows, labels
         if rows.ndim == 1:

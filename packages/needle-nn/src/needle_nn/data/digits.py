@@ -23,12 +23,13 @@ class DigitsDataset(FlatImageDataset):
     """
 
     image_shape = (8, 8, 1)
+    white = 16
 
     def __init__(self, train: bool = True, transforms: Sequence[Callable[[Any], Any]] | None = None):
         super().__init__(transforms)
         images, labels = _bundled()
         part = slice(None, _TRAIN) if train else slice(_TRAIN, None)
-        self.X = np.divide(images[part].reshape(-1, 64), 16, dtype=np.float32)
+        self.pixels = images[part].reshape(-1, 64).copy()
         self.y = labels[part].copy()
 
 

@@ -49,8 +49,9 @@ def parse_mnist(image_filename: Any, label_filename: Any) -> tuple[np.ndarray, n
 class MNISTDataset(FlatImageDataset):
     """Images and labels of a pair of IDX files, gzipped or plain.
 
-    `X` is float32 (n, 784) in [0, 1], `y` uint8 (n,). `dataset[i]` is an image (784,) and its label, `dataset[indices]` gives
-    (n, 784) and (n,). Transforms see each image as 28 × 28 × 1, in the order of the indices; their result is flattened again.
+    `X` is float32 (n, 784) in [0, 1], made when asked for; `y` uint8 (n,). `dataset[i]` is an image (784,) and its label,
+    `dataset[indices]` gives (n, 784) and (n,). Transforms see each image as 28 × 28 × 1, in the order of the indices; their result
+    is flattened again.
 
     Parameters
     ----------
@@ -64,7 +65,7 @@ class MNISTDataset(FlatImageDataset):
         super().__init__(transforms)
         images, self.y = _read_pair(image_filename, label_filename)
         self.image_shape = (*images.shape[1:], 1)
-        self.X = _to_unit(images)
+        self.pixels = images.reshape(len(images), -1)
 
 
 def _read_pair(image_filename: Any, label_filename: Any) -> tuple[np.ndarray, np.ndarray]:
