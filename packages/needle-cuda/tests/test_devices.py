@@ -106,7 +106,22 @@ def test_mixed_devices_are_refused(call, pair):
 
 
 @each_view
-@pytest.mark.parametrize("dtype", ["bool", "int32", "int64", "float32", "float64"])
+def test_odd_bools_from_cupy(view):
+    """Bytes other than 0 and 1 are copied and made 1; good ones are shared."""
+    odd = view(nd.array(np.arange(12).reshape(3, 4) * 37 % 256, "uint8", cuda(0)))
+    there = cupy.from_dlpack(odd)
+    there = cupy.ndarray(there.shape, "bool", there.data, there.strides)
+    b = nd.from_dlpack(there)
+    assert b.dtype == "bool"
+    np.testing.assert_array_equal(b.numpy().view(np.uint8), odd.numpy() != 0)
+    assert b.sum().item() == (odd.numpy() != 0).sum()
+    if odd.size:
+        with pytest.raises(BufferError, match="bytes other than 0 and 1"):
+            nd.from_dlpack(there, copy=False)
+
+
+@each_view
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int32", "int64", "float32", "float64"])
 @pytest.mark.parametrize("number", [0, 1])
 def test_to_cupy_and_back(number, dtype, view):
     a = view(numbers(cuda(number), dtype))

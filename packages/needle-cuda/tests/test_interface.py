@@ -138,7 +138,7 @@ class Calls:
 
     def products(self) -> None:
         shapes = [(3, 4, 5), (100, 30, 1000), (2000, 64, 2000), (4, 5000, 4), (1, 9, 9), (9, 9, 1)]
-        for dtype in ("int32", "int64", *FLOATS):
+        for dtype in ("uint8", "int32", "int64", *FLOATS):
             for m, k, n in shapes:
                 for way in ("dense", "turned"):
                     self.backend.matmul(*[self.array(*s, dtype=dtype, way=way) for s in ((m, k), (k, n), (m, n))])

@@ -14,7 +14,7 @@ from needle_ndarray.ndarray import make_array
 from needle_ndarray.testing.cases import plain
 from needle_ndarray.testing.oracle import WIDER, assert_same, assert_within, product_bound
 
-DTYPES = ["int32", "int64", "float32", "float64"]
+DTYPES = ["uint8", "int32", "int64", "float32", "float64"]
 
 
 @pytest.fixture
@@ -196,7 +196,7 @@ def test_cublas_of_views(backend, fake):
 
 
 def test_cublas_is_asked_for_floats_only_and_not_when_off(backend, fake):
-    for dtype, calls in (("int32", 0), ("int64", 0), ("float32", 1)):
+    for dtype, calls in (("uint8", 0), ("int32", 0), ("int64", 0), ("float32", 1)):
         (a, b), (x, y) = arrays([(3, 4), (4, 5)], dtype)
         out = backend.empty((3, 5), dtype)
         backend.matmul(a, b, out)

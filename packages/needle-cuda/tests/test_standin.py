@@ -204,7 +204,7 @@ def test_a_stream_belongs_to_its_device(add_one):
 # ---- Arrays -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "bool"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "uint8", "bool"])
 def test_dlpack_there_and_back(dtype):
     a = asarray(np.arange(12).reshape(3, 4) % 5, dtype)
     view = cupy.ndarray((2, 2), dtype, a.data + a.itemsize, (a.strides[0], 2 * a.itemsize))

@@ -79,7 +79,7 @@ def test_odd_bytes_are_true(way, telling, device):
     a = WAYS[way](device)
     assert a.dtype == "bool" and a.device == device
     assert_same(a.numpy().view(np.uint8), TRUTH.view(np.uint8))
-    expected = TELLING[telling](nd.array(TRUTH, "bool", nd.cpu()))
+    expected = TELLING[telling](nd.array(TRUTH, "bool", device))
     assert_same(TELLING[telling](a).numpy(), expected.numpy())
 
 

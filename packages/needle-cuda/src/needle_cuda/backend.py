@@ -68,7 +68,7 @@ class CUDABackend(Reductions, Indexing, Products, Network, Convolution, Optimize
             out._handle.constant = values.reshape(())[()]
         elif out.size:
             self.memory.write(values, out._handle.pointer() + out.offset * out.itemsize)
-            if values.dtype.kind == "i" and values.size <= BOUNDED and out.nbytes == out._handle.nbytes:
+            if values.dtype.kind in "iu" and values.size <= BOUNDED and out.nbytes == out._handle.nbytes:
                 out._handle.bounds = (out._handle.version, values.min(), values.max())
 
     def to_host(self, a: NDArray) -> np.ndarray:

@@ -22,7 +22,7 @@ def modules() -> list[Module]:
         *_per_dtype("reduce.cu", ["int64", *FLOATS]),
         *_per_dtype("index.cu", NAMES),
         *_per_dtype("random.cu", accepted(RANDOM["uniform"])),
-        *_per_dtype("matmul.cu", ["int32", "int64", *FLOATS]),
+        *_per_dtype("matmul.cu", ["uint8", "int32", "int64", *FLOATS]),
         *[module for file in NETWORK for module in _per_dtype(file, FLOATS)],
     ]
 

@@ -98,7 +98,7 @@ class Products:
 
     def _add_parts(self, parts: NDArray, out: NDArray) -> None:
         """out = the sum of parts over their first axis, in out's dtype also for integers"""
-        if out.dtype == "int32":
+        if out.dtype in ("uint8", "int32"):
             wide = self.empty(out.shape, "int64")
             self.reduce(REDUCE["sum"], parts, (0,), wide)
             self.copy(wide, out)

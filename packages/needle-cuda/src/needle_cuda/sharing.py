@@ -111,6 +111,10 @@ class Sharing:
         low, high = sum(r for r in reach if r < 0), sum(r for r in reach if r > 0)
         size = there.dtype.itemsize
         handle = DeviceBuffer(self, high - low + size, there.data + low)
-        strides = tuple([s // size for s in there.strides])
-        out = NDArray.make(tuple(there.shape), strides, self.device, handle, -low // size, str(there.dtype))
+        layout = tuple(there.shape), tuple([s // size for s in there.strides]), self.device, handle, -low // size
+        if there.dtype == "bool" and (found := NDArray.make(*layout, "uint8")).max().item() > 1:
+            if copy is False:
+                raise BufferError("from_dlpack: the memory is bool with bytes other than 0 and 1, and copy=False")
+            return found.astype("bool")
+        out = NDArray.make(*layout, str(there.dtype))
         return out.copy() if copy else out

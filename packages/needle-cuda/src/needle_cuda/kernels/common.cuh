@@ -1,5 +1,5 @@
 // What every kernel file starts from. A module is this text and one .cu file, compiled for one dtype:
-//   -DT_FLOAT32      (or T_FLOAT64, T_INT32, T_INT64, T_BOOL)
+//   -DT_FLOAT32      (or T_FLOAT64, T_INT32, T_INT64, T_UINT8, T_BOOL)
 // which T then is, so kernels carry no dtype in their names. No headers: NVRTC brings the functions of CUDA, nothing else.
 #pragma once
 
@@ -15,6 +15,8 @@ typedef double T;
 typedef int T;
 #elif defined(T_INT64)
 typedef i64 T;
+#elif defined(T_UINT8)
+typedef unsigned char T;
 #else
 typedef bool T;
 #endif
@@ -137,7 +139,7 @@ DEVICE E smaller(E a, E b) {
 }
 
 // Integers wrap around, which C++ promises for unsigned ones only; for bool, + is or, * is and.
-#if defined(T_INT32)
+#if defined(T_INT32) || defined(T_UINT8)
 typedef u32 Unsigned;
 #elif defined(T_INT64)
 typedef u64 Unsigned;

@@ -64,6 +64,9 @@ struct prod_op {
 #elif defined(T_INT64)
 #define LARGEST 0x7fffffffffffffffLL
 #define SMALLEST (-LARGEST - 1)
+#elif defined(T_UINT8)
+#define LARGEST 0xff
+#define SMALLEST 0
 #else
 #define LARGEST true
 #define SMALLEST false

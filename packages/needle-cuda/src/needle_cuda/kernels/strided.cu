@@ -27,19 +27,23 @@ typedef double S;
 typedef int S;
 #elif defined(S_INT64)
 typedef i64 S;
+#elif defined(S_UINT8)
+typedef unsigned char S;
 #elif defined(S_BOOL)
 typedef bool S;
 #endif
 
-#if defined(S_FLOAT32) || defined(S_FLOAT64) || defined(S_INT32) || defined(S_INT64) || defined(S_BOOL)
+#if defined(S_FLOAT32) || defined(S_FLOAT64) || defined(S_INT32) || defined(S_INT64) || defined(S_UINT8) || defined(S_BOOL)
 
 // As NumPy's astype: anything but 0 is True, integers wrap, floats lose their fraction. A float beyond an integer's range, and NaN,
-// becomes its smallest one, as on x86.
+// becomes its smallest one, as on x86. To uint8 they go by way of int.
 DEVICE T cast(S a) {
 #if defined(T_BOOL)
     return a != S(0);
 #elif (defined(S_FLOAT32) || defined(S_FLOAT64)) && defined(T_INT32)
     return a > S(-2147483649.0) && a < S(2147483648.0) ? (T)a : (T)0x80000000u;
+#elif (defined(S_FLOAT32) || defined(S_FLOAT64)) && defined(T_UINT8)
+    return a > S(-2147483649.0) && a < S(2147483648.0) ? (T)(int)a : (T)0;
 #elif (defined(S_FLOAT32) || defined(S_FLOAT64)) && defined(T_INT64)
     return a >= S(-9223372036854775808.0) && a < S(9223372036854775808.0) ? (T)a : (T)0x8000000000000000ull;
 #else

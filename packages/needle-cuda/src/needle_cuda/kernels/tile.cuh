@@ -5,7 +5,7 @@
 // A thread reads strips of four neighbours, one 16-byte load each; lanes of a warp read neighbouring strips, or the same one, so
 // reading has no bank conflicts. PITCH keeps rows aligned for that and spreads the columns over the banks when tiles are stored.
 
-#if defined(T_INT32)
+#if defined(T_INT32) || defined(T_UINT8)
 typedef u32 Sum;        // wraps around
 #elif defined(T_INT64)
 typedef u64 Sum;
