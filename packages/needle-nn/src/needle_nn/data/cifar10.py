@@ -29,6 +29,8 @@ class CIFAR10Dataset(ImageDataset):
     transforms : callables from an image H × W × C to an image
     """
 
+    takes_arrays = True
+
     def __init__(
         self,
         base_folder: Any,

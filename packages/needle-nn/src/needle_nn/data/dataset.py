@@ -9,8 +9,9 @@ import numpy as np
 class Dataset:
     """The base of datasets: subclasses write `__getitem__` and `__len__`.
 
-    `dataset[index]` takes an int, a slice or an array of indices; for the latter two it returns arrays with a leading batch axis.
-    A dataset that only takes ints works too: `DataLoader` then asks for the items one by one and stacks them.
+    `dataset[i]` is an item, and `DataLoader` asks for the items one by one and stacks them. A class whose `__getitem__` also takes
+    an array of indices, and answers with arrays that have an entry for each of them, may say `takes_arrays = True`: it is then
+    asked once for a batch. A subclass with a `__getitem__` of its own has to say it again. Transforms are for single items.
 
     >>> class Squares(Dataset):
     ...     def __getitem__(self, index):
@@ -20,6 +21,9 @@ class Dataset:
     >>> Squares(transforms=[lambda x: x + 100])[3]
     (103, 9)
     """
+
+    #: Whether `self[array of indices]` gives a whole batch, of the same values as the items one by one.
+    takes_arrays = False
 
     def __init__(self, transforms: Sequence[Callable[[Any], Any]] | None = None):
         self.transforms = transforms
@@ -44,6 +48,8 @@ class NDArrayDataset(Dataset):
     >>> NDArrayDataset(np.arange(6).reshape(3, 2), np.array([7, 8, 9]))[1]
     (array([2, 3]), np.int64(8))
     """
+
+    takes_arrays = True
 
     def __init__(self, *arrays: Any):
         super().__init__()
@@ -98,6 +104,7 @@ class FlatImageDataset(ImageDataset):
     gives (n, H·W·C) and n labels. Transforms are applied image by image in the order of the indices.
     """
 
+    takes_arrays = True
     y: np.ndarray
     image_shape: tuple[int, int, int]
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from needle_ndarray.devices import backend_of
-from needle_nn.data.fetch import fetch_items, fetch_whole, to_tensors
+from needle_nn.data.fetch import fetch_items, fetch_whole, takes_arrays, to_tensors
 from needle_nn.data.samplers import RandomSampler, SequentialSampler
 from needle_nn.data.sources import check_seed, drawing_from, generator, peek
 
@@ -32,7 +32,8 @@ class DataLoader:
 
     Parameters
     ----------
-    dataset : indexed with an array of indices, or, where it only takes ints, one by one and stacked
+    dataset : has `__len__` and `__getitem__`, which is asked item by item; the items are stacked by `collate`. Where it declares
+        `takes_arrays = True` (`Dataset`), it is asked once for all indices of a batch
     batch_size : items in a batch; the last one may be shorter
     shuffle : draw a new order at each `iter`, by `np.random.permutation` or from `seed`
     drop_last : leave a shorter last batch out
@@ -44,6 +45,8 @@ class DataLoader:
     seed : makes order and random transforms a function of seed and epoch, for any number of workers
     device, dtype : of the Tensors; dtype concerns floats only. With workers, a batch for a GPU is on its way there, from pinned
         memory and on a stream of its own, while the one before it is computed with
+
+    Items may be tuples, lists, dicts and namedtuples of arrays, numbers and texts, nested as they like: a batch has their form.
 
     Without a seed and without workers, order and transforms draw from `np.random` call by call, as in the course. With workers, the
     order still comes from `np.random`; the transforms of each batch draw from a generator of its own, which follows from the state
@@ -71,13 +74,19 @@ class DataLoader:
         device: Any = None,
         dtype: Any = None,
     ):
+        if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
+            raise TypeError(
+                f"DataLoader: expected a dataset with __getitem__ and __len__, got {type(dataset).__name__};"
+                " list(...) makes one of an iterable"
+            )
         for name, value, least in (
             ("batch_size", batch_size, 1),
             ("num_workers", num_workers, 0),
             ("prefetch", prefetch, 1),
         ):
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-                raise ValueError(f"DataLoader: {name} must be an int of at least {least}, got {value!r}")
+                shown = repr(value) if np.ndim(value) == 0 else f"{type(value).__name__} of shape {np.shape(value)}"
+                raise ValueError(f"DataLoader: {name} must be an int of at least {least}, got {shown}")
         if batch_sampler is not None and (batch_size != 1 or shuffle or drop_last or sampler is not None):
             raise ValueError("DataLoader: batch_sampler excludes batch_size, shuffle, drop_last and sampler")
         if sampler is not None and shuffle:
@@ -92,7 +101,6 @@ class DataLoader:
         given = sampler is not None or batch_sampler is not None
         self.ordering: list[np.ndarray] | None = None if shuffle or given else self._order(0)
         self._position = _Position()
-        self._by_item = True if collate_fn is not None else None  # None: not known before the first batch
 
     def __len__(self) -> int:
         """The number of batches in an epoch."""
@@ -194,28 +202,18 @@ class DataLoader:
             )
         return indices.astype(np.int64)
 
-    def _load(self, at: _Position, number: int, by_item: bool) -> Any:
+    def _load(self, at: _Position, number: int) -> Any:
         """Batch `number` as arrays; runs in a worker if there are any."""
         indices = at.ordering[number]  # type: ignore[index]
         source = np.random if at.base is None else generator(at.base, at.epoch, number + 1)
         try:
             with drawing_from(source):
-                if by_item:
-                    return fetch_items(self.dataset, indices, self.collate_fn)
-                return fetch_whole(self.dataset, indices)
+                if self.collate_fn is None and takes_arrays(self.dataset):
+                    return fetch_whole(self.dataset, indices)
+                return fetch_items(self.dataset, indices, self.collate_fn)
         except Exception as error:
             error.add_note(f"raised while loading batch {number} of epoch {at.epoch}, indices {indices[:8].tolist()}")
             raise
-
-    def _first(self, at: _Position, number: int) -> Any:
-        """Load a batch and learn whether the dataset takes arrays of indices."""
-        before = np.random.get_state()  # noqa: NPY002  the course's generator
-        try:
-            batch, self._by_item = self._load(at, number, False), False
-        except (TypeError, ValueError):
-            np.random.set_state(before)  # noqa: NPY002
-            batch, self._by_item = self._load(at, number, True), True
-        return batch
 
     def _hand_out(self, at: _Position, tensors: Any) -> Any:
         at.batch += 1
@@ -233,24 +231,19 @@ class DataLoader:
 
     def _inline(self, at: _Position) -> Iterator[Any]:
         for number in range(at.batch, len(at.ordering)):  # type: ignore[arg-type]
-            by_item = self._by_item
-            batch = self._first(at, number) if by_item is None else self._load(at, number, by_item)
-            yield self._hand_out(at, self._tensors(batch))
+            yield self._hand_out(at, self._tensors(self._load(at, number)))
         self._end(at)
 
     def _threaded(self, at: _Position) -> Iterator[Any]:
         numbers = iter(range(at.batch, len(at.ordering)))  # type: ignore[arg-type]
         ahead: deque[Future[Any]] = deque()
-        if self._by_item is None and (number := next(numbers, None)) is not None:
-            ahead.append(Future())
-            ahead[0].set_result(self._first(at, number))
         sends = hasattr(backend_of(self.device), "ahead")
         sent: Callable[[], Any] | None = None  # the next batch, on its way
         pool = ThreadPoolExecutor(self.num_workers, thread_name_prefix="needle-data")
         try:
             while True:
                 while len(ahead) < self.num_workers * self.prefetch and (number := next(numbers, None)) is not None:
-                    ahead.append(pool.submit(self._load, at, number, bool(self._by_item)))
+                    ahead.append(pool.submit(self._load, at, number))
                 if not ahead and sent is None:
                     break
                 tensors = self._tensors(ahead.popleft().result()) if sent is None else sent()
