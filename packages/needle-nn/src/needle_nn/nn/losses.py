@@ -8,15 +8,45 @@
 0.6931
 """
 
-from needle import ops
+import math
+
+import numpy as np
+
+import needle_ndarray as nd
+from needle import Tensor, ops
 from needle_nn.nn.module import Module
 
 
 class SoftmaxLoss(Module):
-    """mean of log sum e^logits - logits[label]: logits (..., C), integer labels (...)"""
+    """mean of log sum e^logits - logits[label]: logits (..., C), integer labels (...)
+
+    Parameters
+    ----------
+    ignore_index : labels of this number count nothing; the mean is over the others
+    label_smoothing : the part of the weight that is spread evenly over all classes
+    """
+
+    ignore_index = None
+    label_smoothing = 0.0
+
+    def __init__(self, *, ignore_index=None, label_smoothing=0.0):
+        super().__init__()
+        if ignore_index is not None:
+            self.ignore_index = ignore_index
+        if label_smoothing:
+            self.label_smoothing = label_smoothing
 
     def forward(self, logits, y):
-        return ops.cross_entropy(logits, y)
+        if self.ignore_index is None and not self.label_smoothing:
+            return ops.cross_entropy(logits, y)
+        return ops.cross_entropy(logits, y, ignore_index=self.ignore_index, label_smoothing=self.label_smoothing)
+
+    def count_targets(self, y):
+        """How many labels the mean is over."""
+        if self.ignore_index is None:
+            return math.prod(y.shape)
+        labels = y.realize_cached_data() if isinstance(y, Tensor) else nd.NDArray(np.asarray(y))
+        return int(nd.not_equal(labels, self.ignore_index).sum().item())
 
 
 class _Elementwise(Module):

@@ -10,10 +10,11 @@ from needle_nn.training.callbacks import (
     SaveCheckpoints,
     TensorBoard,
 )
-from needle_nn.training.metrics import Mean, accuracy, confusion_matrix, perplexity, top_k_accuracy
+from needle_nn.training.metrics import Accuracy, Mean, accuracy, confusion_matrix, perplexity, top_k_accuracy
 from needle_nn.training.trainer import Trainer, fit
 
 __all__ = [
+    "Accuracy",
     "Average",
     "Callback",
     "EarlyStop",

@@ -17,11 +17,12 @@ class Mean:
     """
 
     def __init__(self) -> None:
-        self.total, self.weight = 0.0, 0
+        self.total, self.weight = 0.0, 0.0
 
-    def add(self, value: float, weight: int = 1) -> None:
-        self.total += value * weight
-        self.weight += weight
+    def add(self, value: float, weight: float = 1) -> None:
+        if weight:  # a mean of nothing is NaN, and no part of this one
+            self.total += value * weight
+            self.weight += weight
 
     @property
     def value(self) -> float:
@@ -32,7 +33,17 @@ class Mean:
         return {"total": self.total, "weight": self.weight}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.total, self.weight = float(state["total"]), int(state["weight"])
+        self.total, self.weight = float(state["total"]), float(state["weight"])
+
+
+def count_targets(function: Any, target: Any) -> float:
+    """How many targets a loss or metric is the mean of: `function.count_targets(target)` where it has that, else all elements.
+
+    >>> count_targets(accuracy, np.zeros((4, 3)))
+    12.0
+    """
+    own = getattr(function, "count_targets", None)
+    return float(math.prod(target.shape) if own is None else own(target))
 
 
 def accuracy(output: Any, target: Any) -> float:
@@ -42,6 +53,27 @@ def accuracy(output: Any, target: Any) -> float:
     0.5
     """
     return top_k_accuracy(output, target, 1)
+
+
+class Accuracy:
+    """`top_k_accuracy` that leaves the targets of one label out, as losses with an `ignore_index` do.
+
+    >>> metric = Accuracy(ignore_index=0)
+    >>> metric(np.array([[0.1, 0.9], [0.8, 0.2]]), np.array([1, 0])), metric.count_targets(np.array([1, 0]))
+    (1.0, 1)
+    """
+
+    def __init__(self, k: int = 1, ignore_index: int | None = None):
+        self.k, self.ignore_index = k, ignore_index
+
+    def __call__(self, output: Any, target: Any) -> float:
+        scores, labels = _pair(output, target)
+        kept = slice(None) if self.ignore_index is None else labels != self.ignore_index
+        return top_k_accuracy(scores[kept], labels[kept], self.k) if self.count_targets(target) else math.nan
+
+    def count_targets(self, target: Any) -> int:
+        labels = np.asarray(target)
+        return labels.size if self.ignore_index is None else int((labels != self.ignore_index).sum())
 
 
 def top_k_accuracy(output: Any, target: Any, k: int = 5) -> float:

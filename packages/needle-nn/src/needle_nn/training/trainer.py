@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from needle import no_grad
+from needle import Tensor, no_grad
 from needle_nn.checkpoint import random_state, set_random_state
 from needle_nn.optim import clip_grad_norm
 from needle_nn.training.callbacks import Callback
 from needle_nn.training.interrupts import asking_first
-from needle_nn.training.metrics import Mean
+from needle_nn.training.metrics import Mean, count_targets
 
 
 class Trainer:
@@ -33,15 +33,18 @@ class Trainer:
     ----------
     model : called with the first field of a batch
     optimizer : of its parameters
-    loss : loss(output, target) -> a Tensor with one number, the mean over the targets
+    loss : loss(output, target) -> a Tensor with one number, the mean over the targets, or their sum with `reduction = "sum"`
     metrics : {name: function of output and target}, averaged with the number of targets as weights
     callbacks : told in this order; see `Callback`
     schedule : its step() is called after every step of the optimizer, or after every epoch with schedule_every="epoch"
-    accumulate : batches whose gradients are averaged into one step
+    accumulate : batches that make one step, with the gradient of the one large batch they are parts of
     clip_norm : longest gradient that is let through
     keep : {name: object with state_dict and load_state_dict}, more to put into checkpoints: an average of weights, a carried state
 
     `epoch` counts finished epochs, `step` steps of the optimizer, `batch` batches of the epoch under way.
+
+    Means over several batches, gradients too, have the number of targets as weights: the elements of `target`, or what the loss or
+    the metric answers to `count_targets(target)` where it leaves some of them out (`nn.SoftmaxLoss(ignore_index=0)`).
     """
 
     def __init__(
@@ -74,6 +77,7 @@ class Trainer:
         self.stopped: str | None = None  # why fit came to an end before its time
         self.last_loss = math.nan
         self._means = self._new_means()
+        self._group = Mean()  # the loss of the batches that make the step under way
         self._seconds: float = 0.0
         self._started: float | None = None  # when the present call of `fit` began
         self._loader_state: Any = None  # waits for the loader that `fit` is given
@@ -134,7 +138,7 @@ class Trainer:
             if not self.batch:
                 raise ValueError("fit: the loader has no batches")
             if self.batch % self.accumulate and not hasattr(loader, "__len__"):  # it ended within a group, unforeseen
-                self._update()
+                self._update(self.accumulate)
             if self.schedule is not None and self.schedule_every == "epoch":
                 self.schedule.step()
             self.epoch, self.batch = self.epoch + 1, 0
@@ -148,21 +152,29 @@ class Trainer:
 
     def _learn(self, batch: Any, group: int) -> bool:
         """Gradients of one batch; a step of the optimizer at the end of a group, and whether it came."""
-        first = self.batch % self.accumulate == 0
-        if first:
+        if self.batch % self.accumulate == 0:
             self.optimizer.reset_grad()
-        loss, value = self._measure(batch, self._means)
-        if not math.isfinite(value):
+            self._group = Mean()
+        loss, value, weight = self._measure(batch, self._means)
+        if weight and not math.isfinite(value):
             raise FloatingPointError(
                 f"the loss is {value} in epoch {self.epoch + 1}, batch {self.batch + 1}; try a smaller learning rate or clip_norm"
             )
-        (loss if group == 1 else loss / group).backward(accumulate=not first)
-        self.batch, self.last_loss = self.batch + 1, value
+        if weight:  # a batch without targets has no loss, and no gradient
+            part = loss if group == 1 or self._sums else loss * weight
+            part.backward(accumulate=self._group.weight > 0)
+        self._group.add(value, weight)
+        self.batch += 1
+        self.last_loss = value if group == 1 else self._group.value
         if whole := (self.batch - 1) % self.accumulate + 1 == group:
-            self._update()
+            self._update(group)
         return whole
 
-    def _update(self) -> None:
+    def _update(self, group: int) -> None:
+        if group > 1 and not self._sums and self._group.weight:
+            for p in self.optimizer.params:
+                if p.grad is not None:
+                    p.grad = Tensor.make_const(p.grad.realize_cached_data() / self._group.weight)
         if self.clip_norm is not None:
             clip_grad_norm(self.optimizer.params, self.clip_norm)
         self.optimizer.step()
@@ -171,16 +183,24 @@ class Trainer:
         self.step += 1
         self._tell("on_step_end")
 
-    def _measure(self, batch: Any, means: dict[str, Mean]) -> tuple[Any, float]:
+    @property
+    def _sums(self) -> bool:
+        """Whether the loss is a sum over the targets, whose gradients add up as they are."""
+        return getattr(self.loss, "reduction", "mean") == "sum"
+
+    def _measure(self, batch: Any, means: dict[str, Mean]) -> tuple[Any, float, float]:
+        """The loss, what it is per target, and how many targets that is the mean of."""
         x, target = batch
         output = self.model(x)
         loss = self.loss(output, target)
-        value, weight = float(loss.item()), math.prod(target.shape)
+        value, weight = float(loss.item()), count_targets(self.loss, target)
+        if self._sums and weight:
+            value /= weight
         means["loss"].add(value, weight)
         with no_grad():
             for name, metric in self.metrics.items():
-                means[name].add(float(metric(output, target)), weight)
-        return loss, value
+                means[name].add(float(metric(output, target)), count_targets(metric, target))
+        return loss, value, weight
 
     def _batches_left(self, loader: Any) -> Iterator:
         """The batches of this epoch that have not been used."""
