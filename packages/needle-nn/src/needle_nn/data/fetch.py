@@ -112,7 +112,7 @@ def _is_numbers(item: list[Any]) -> bool:
 def _rebuilt(like: Any, fields: list[Any]) -> Any:
     """The fields in a namedtuple, tuple or list as `like` is one."""
     if isinstance(like, tuple):
-        return type(like)._make(fields) if hasattr(type(like), "_make") else tuple(fields)
+        return getattr(type(like), "_make", tuple)(fields)
     return fields
 
 

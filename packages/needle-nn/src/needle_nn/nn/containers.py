@@ -1,8 +1,20 @@
 """Modules made of modules."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
-from needle_nn.nn.module import Module
+from needle_nn.nn.module import Module, Named
+
+
+def _checked(what: str, layer: Any, i: Any) -> Any:
+    """A layer: a Module or any function; the mistakes that are often made are named."""
+    if isinstance(layer, type):
+        raise TypeError(f"{what}: layer {i} is the class {layer.__name__}, expected a layer: {layer.__name__}(...)")
+    if isinstance(layer, (list, tuple)):
+        raise TypeError(f"{what}: layer {i} is a {type(layer).__name__}, expected layers one by one: {what}(*layers)")
+    if not callable(layer):
+        raise TypeError(f"{what}: layer {i} is a {type(layer).__name__}, expected a Module or a function")
+    return layer
 
 
 class Sequential(Module):
@@ -19,13 +31,40 @@ class Sequential(Module):
       1: ReLU()
       2: Linear(in_features=3, out_features=1)
     )
+
+    A dict gives the layers names, in its order:
+
+    >>> net = nn.Sequential({"map": nn.Linear(2, 3), "bend": nn.ReLU()})
+    >>> [name for name, _ in net.named_parameters()], net.bend
+    (['map.weight', 'map.bias'], ReLU())
     """
 
     _inline = "modules"
 
-    def __init__(self, *modules: Module):
+    def __init__(self, *modules: Any):
         super().__init__()
+        if len(modules) == 1 and isinstance(modules[0], Mapping):
+            names = list(modules[0])
+            for name in names:
+                if not isinstance(name, str) or not name or "." in name or hasattr(self, name) or name == "modules":
+                    raise ValueError(f"Sequential: a layer cannot have the name {name!r}")
+            modules = Named(names, modules[0].values())
+        for i, module in enumerate(modules):
+            _checked(type(self).__name__, module, i)
         self.modules = modules
+
+    def __getattr__(self, name: str) -> Any:
+        """A layer by its name; asked for where there is no attribute of that name."""
+        layers = self.__dict__.get("modules")
+        if isinstance(layers, Named) and name in layers.names:
+            return layers[layers.names.index(name)]
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        layers = self.__dict__.get("modules")
+        if isinstance(layers, Named) and name in layers.names:
+            name, value = "modules", layers.replaced(name, value)
+        super().__setattr__(name, value)
 
     def forward(self, x):
         for module in self.modules:

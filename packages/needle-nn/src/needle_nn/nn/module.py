@@ -1,6 +1,7 @@
 """Parameters, and the tree of modules that holds them."""
 
-from collections.abc import Iterator, Mapping
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
 from reprlib import recursive_repr
 from typing import Any, ClassVar
 
@@ -9,17 +10,50 @@ import numpy as np
 import needle_ndarray as nd
 from needle.autograd import Tensor
 from needle_nn.moving import move_tensors
+from needle_nn.nn import buffers
+from needle_nn.nn.buffers import MOVED, NONE, SAVED
 
 
 class Parameter(Tensor):
     """A Tensor that is trained: what `Module.parameters` finds. `Parameter(tensor)` shares the tensor's data."""
 
 
+class Listed(list):
+    """A list that `next` walks along as well, as it would along PyTorch's generators: `next(model.parameters()).device`."""
+
+    __slots__ = ("_at",)
+
+    def __next__(self) -> Any:
+        at = getattr(self, "_at", 0)
+        if at >= len(self):
+            raise StopIteration
+        self._at = at + 1
+        return self[at]
+
+
+class Named(tuple):
+    """A tuple whose entries have names, under which a module finds them instead of under their positions."""
+
+    names: list[str]
+
+    def __new__(cls, names: Iterable[str], entries: Iterable[Any]) -> "Named":
+        self = super().__new__(cls, entries)
+        self.names = list(names)
+        return self
+
+    def __reduce__(self) -> Any:
+        return Named, (self.names, tuple(self))
+
+    def replaced(self, name: str, entry: Any) -> "Named":
+        return Named(self.names, [entry if n == name else old for n, old in zip(self.names, self, strict=True)])
+
+
 class Module:
     """A function with parameters: subclasses set Parameters and other Modules as attributes and define `forward`.
 
     Attributes may also be dicts, lists and tuples of these. A Tensor that is no Parameter is a buffer: it is saved and moved with
-    the module, but not trained. Any attribute may be replaced at any time.
+    the module, but not trained. No buffers are Tensors that `forward` keeps under a name of its own, those with a graph, and those
+    whose name begins with an underscore; `register_buffer` says it for any name. Any attribute may be replaced at any time.
 
     >>> import needle as ndl
     >>> class Scale(Module):
@@ -45,52 +79,91 @@ class Module:
         raise NotImplementedError(f"{type(self).__name__}.forward")
 
     def __call__(self, *args, **kwargs):
-        if kwargs or len(args) != 1:
-            return self.forward(*args, **kwargs)
-        return self.forward(args[0])  # nearly always: in two thirds of the time
+        try:
+            if kwargs or len(args) != 1:
+                return self.forward(*args, **kwargs)
+            return self.forward(args[0])  # nearly always: in two thirds of the time
+        except Exception as error:
+            with contextlib.suppress(Exception):  # an error that takes no notes stays what it is
+                _note_place(error, self)
+            raise
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(value, (Tensor, list, tuple, dict)):
+            buffers.note(self, name, value, Parameter)
+        object.__setattr__(self, name, value)
+
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
+        """Set an attribute that is a buffer under any name, whatever replaces it later.
+
+        Parameters
+        ----------
+        name : of the attribute, which must be free
+        tensor : its value; None where it comes later
+        persistent : part of `state_dict`; else it is only moved with the module
+        """
+        what = f"{type(self).__name__}.register_buffer"
+        if not isinstance(name, str) or not name or "." in name:
+            raise ValueError(f"{what}: name {name!r}: expected a text without dots")
+        if tensor is not None and (not isinstance(tensor, Tensor) or isinstance(tensor, Parameter)):
+            raise TypeError(f"{what}: {name} is a {type(tensor).__name__}, expected a Tensor that is no Parameter")
+        roles = self.__dict__.setdefault("_roles", {})
+        if name not in roles and hasattr(self, name):
+            raise ValueError(f"{what}: there is an attribute {name} already")
+        roles[name] = SAVED if persistent else MOVED
+        self.__dict__[name] = tensor
 
     # ---- The tree --------------------------------------------------------------------------
 
-    def _members(self) -> Iterator[tuple[str, Any]]:
-        """(name, Tensor or Module) of what the attributes hold, in the order they were set."""
-        for name, value in self.__dict__.items():
-            yield from _unpack("" if name == self._inline else name, value)
+    def _members(self) -> Iterator[tuple[str, Any, str]]:
+        """(name, Tensor or Module, its role) of what the attributes hold, in the order they were set."""
+        roles = self.__dict__.get("_roles", {})
+        for attribute, held in self.__dict__.items():
+            for name, value in _unpack("" if attribute == self._inline else attribute, held):
+                trained = isinstance(value, (Module, Parameter))
+                yield name, value, SAVED if trained else buffers.role(roles, attribute, value)
 
-    def _walk(self, prefix: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
-        """(dotted name, Tensor or Module) of this module and everything in it, depth first, each once."""
+    def _walk(self, prefix: str, seen: set[int], wanted: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+        """(dotted name, Tensor or Module) of this module and everything of these roles in it, depth first, each once."""
         seen.add(id(self))
         yield prefix, self
-        for name, value in self._members():
-            if id(value) in seen:
+        for name, value, role in self._members():
+            if id(value) in seen or role not in wanted:
                 continue
             if isinstance(value, Module):
-                yield from value._walk(_dotted(prefix, name), seen)
+                yield from value._walk(_dotted(prefix, name), seen, wanted)
             else:
                 seen.add(id(value))
                 yield _dotted(prefix, name), value
 
-    def _tensors(self) -> Iterator[tuple[str, Tensor]]:
-        return ((name, value) for name, value in self._walk("", set()) if isinstance(value, Tensor))
+    def _tensors(self, *wanted: str) -> Iterator[tuple[str, Tensor]]:
+        """The Tensors of these roles, or all of them."""
+        found = self._walk("", set(), wanted or (SAVED, MOVED, NONE))
+        return ((name, value) for name, value in found if isinstance(value, Tensor))
 
     def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
         """(dotted name, Parameter), in the order of creation, each once."""
-        return ((name, value) for name, value in self._tensors() if isinstance(value, Parameter))
+        return ((name, value) for name, value in self._tensors(SAVED) if isinstance(value, Parameter))
 
     def parameters(self) -> list[Parameter]:
         """Every Parameter, in the order of creation, each once."""
-        return [value for _, value in self.named_parameters()]
+        return Listed([value for _, value in self.named_parameters()])
 
     def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
         """(dotted name, Tensor) of the state that is not trained."""
-        return ((name, value) for name, value in self._tensors() if not isinstance(value, Parameter))
+        return ((name, value) for name, value in self._tensors(SAVED, MOVED) if not isinstance(value, Parameter))
+
+    def buffers(self) -> list[Tensor]:
+        """Every buffer, in the order of creation, each once."""
+        return Listed([value for _, value in self.named_buffers()])
 
     def named_modules(self) -> Iterator[tuple[str, "Module"]]:
         """(dotted name, Module), this one first, under the name ""."""
-        return ((name, value) for name, value in self._walk("", set()) if isinstance(value, Module))
+        return ((name, value) for name, value in self._walk("", set(), (SAVED,)) if isinstance(value, Module))
 
     def children(self) -> list["Module"]:
         """The modules directly below this one."""
-        return list({id(value): value for _, value in self._members() if isinstance(value, Module)}.values())
+        return Listed({id(value): value for _, value, _ in self._members() if isinstance(value, Module)}.values())
 
     # ---- Switches --------------------------------------------------------------------------
 
@@ -110,7 +183,7 @@ class Module:
             parameter.grad = None
 
     def to(self, device):
-        """Move parameters, their gradients and buffers; they stay the objects they are. Returns the module."""
+        """Move every Tensor in the module, and gradients; they stay the objects they are. Returns the module."""
         move_tensors([tensor for _, tensor in self._tensors()], device)
         return self
 
@@ -118,7 +191,7 @@ class Module:
 
     def _state(self) -> dict[str, Tensor]:
         state: dict[str, Tensor] = {}
-        for name, tensor in self._tensors():
+        for name, tensor in self._tensors(SAVED):
             if name in state:
                 raise ValueError(f"{type(self).__name__}: two tensors have the name {name}")
             state[name] = tensor
@@ -135,8 +208,12 @@ class Module:
         ----------
         state : what `state_dict` returned; values are converted to the dtype and device of what they replace
         strict : names that are missing or unexpected are errors; shapes that differ always are
+
+        The name of a Tensor that is there but no buffer is not unexpected: older states may have it, and it is left alone.
         """
-        own = self._state()
+        if not isinstance(state, Mapping):
+            raise TypeError(f"{type(self).__name__}.load_state_dict: expected a dict, got {type(state).__name__}")
+        own, others = self._state(), {name for name, _ in self._tensors()}
         given = {name: _host(state[name]) for name in own if name in state}
         shapes = [
             f"{name} {array.shape} instead of {own[name].shape}"
@@ -146,7 +223,7 @@ class Module:
         problems = [("other shapes", shapes)]
         if strict:
             problems.insert(0, ("missing", [name for name in own if name not in state]))
-            problems.insert(1, ("unexpected", [name for name in state if name not in own]))
+            problems.insert(1, ("unexpected", [name for name in state if name not in own and name not in others]))
         if any(names for _, names in problems):
             told = "; ".join(f"{what}: {', '.join(names)}" for what, names in problems if names)
             raise ValueError(f"{type(self).__name__}.load_state_dict: {told}")
@@ -168,7 +245,7 @@ class Module:
 
     @recursive_repr("...")
     def __repr__(self):
-        children = [(name, value) for name, value in self._members() if isinstance(value, Module)]
+        children = [(name, value) for name, value, _ in self._members() if isinstance(value, Module)]
         settings = self._settings()
         if not children:
             return f"{type(self).__name__}({settings})"
@@ -188,8 +265,24 @@ def _unpack(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         for key, item in value.items():
             yield from _unpack(_dotted(name, str(key)), item)
     elif isinstance(value, (list, tuple)):
-        for i, item in enumerate(value):
-            yield from _unpack(_dotted(name, str(i)), item)
+        names = value.names if isinstance(value, Named) else range(len(value))
+        for key, item in zip(names, value, strict=True):
+            yield from _unpack(_dotted(name, str(key)), item)
+
+
+def _note_place(error: Exception, module: Module) -> None:
+    """Note in an error where it was raised, as seen from this module; the one further out writes it again, from its place."""
+    inner, told = getattr(error, "_raised_in", (module, None))
+    name = next((name for name, part in module.named_modules() if part is inner), None)
+    notes = getattr(error, "__notes__", None)
+    if name is None:  # made in a forward, or known to a function only
+        return
+    place = f"in {name} ({type(inner).__name__})" if name else f"in {type(inner).__name__}"
+    if isinstance(notes, list) and told in notes:
+        notes[notes.index(told)] = place
+    else:
+        error.add_note(place)
+    error._raised_in = (inner, place)  # type: ignore[attr-defined]
 
 
 def _host(value: Any) -> Any:

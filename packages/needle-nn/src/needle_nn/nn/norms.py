@@ -143,7 +143,7 @@ class WeightNorm(Module):
 
     def forward(self, *args):
         v = self.direction
-        setattr(self.module, self.name, v * (self.length / ops.sqrt((v * v).sum(self.axes, keepdims=True))))
+        self.module.__dict__[self.name] = v * (self.length / ops.sqrt((v * v).sum(self.axes, keepdims=True)))
         try:
             return self.module(*args)
         finally:
