@@ -52,6 +52,9 @@ class Adam(Optimizer):
     ):
         super().__init__(params, lr=lr, beta1=beta1, beta2=beta2, eps=eps, weight_decay=weight_decay)
 
+    def fills(self, group: dict[str, Any]) -> tuple[str, ...]:
+        return self.states
+
     def update(self, group: dict[str, Any], params: list[Tensor], arrays: list[NDArray], grads: list[NDArray]) -> None:
         nd.adam_step(
             arrays,

@@ -56,6 +56,9 @@ class RMSprop(Optimizer):
         numbers = {"lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay, "momentum": momentum}
         super().__init__(params, **numbers, centered=centered)
 
+    def fills(self, group: dict[str, Any]) -> tuple[str, ...]:
+        return ("v", *(["mean"] if group["centered"] else []), *(["u"] if group["momentum"] else []))
+
     def update(self, group: dict[str, Any], params: list[Tensor], arrays: list[NDArray], grads: list[NDArray]) -> None:
         alpha = group["alpha"]
         for key, p, g in zip(params, arrays, grads, strict=True):
@@ -112,6 +115,9 @@ class Adagrad(Optimizer):
     ):
         numbers = {"lr": lr, "lr_decay": lr_decay, "weight_decay": weight_decay, "initial": initial, "eps": eps}
         super().__init__(params, **numbers)
+
+    def fills(self, group: dict[str, Any]) -> tuple[str, ...]:
+        return self.states
 
     def update(self, group: dict[str, Any], params: list[Tensor], arrays: list[NDArray], grads: list[NDArray]) -> None:
         lr = group["lr"] / (1 + (self.t - 1) * group["lr_decay"])

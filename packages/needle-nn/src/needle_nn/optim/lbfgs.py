@@ -123,11 +123,15 @@ class LBFGS(ClosureOptimizer):
         return None
 
     def state_dict(self) -> dict[str, Any]:
-        return {**super().state_dict(), "pairs": [[s.copy(), y.copy()] for s, y in self.pairs]}
+        state = super().state_dict()
+        pairs = [[s.copy(), y.copy()] for s, y in self.pairs]
+        return {**state, "pairs": pairs, "kept": {**state["kept"], "pairs": list(range(len(pairs)))}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         (given,) = parts("LBFGS.load_state_dict", state, "pairs")
         size, like = sum(p.size for p in self.params), nd.zeros(0, "float64", self.params[0].device)
+        if any(len(pair) != 2 for pair in given) or len(given) != len(state.get("kept", {}).get("pairs", given)):
+            raise ValueError(f"LBFGS.load_state_dict: {len(given)} pairs, or half ones: the state is incomplete")
         pairs = [(as_array(s, like), as_array(y, like)) for s, y in given]
         if any(v.shape != (size,) for pair in pairs for v in pair):
             raise ValueError(f"LBFGS.load_state_dict: pairs of {pairs[0][0].size} elements, the parameters have {size}")

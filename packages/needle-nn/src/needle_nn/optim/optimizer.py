@@ -10,7 +10,7 @@ from needle_ndarray.ndarray import suits_step
 from needle_nn.moving import move_tensors
 from needle_nn.optim.clipping import clip_grad_norm
 from needle_nn.optim.options import Option
-from needle_nn.optim.state import keyed, numbered, parts
+from needle_nn.optim.state import check_complete, keyed, numbered, of_parameters, parts, restored
 
 
 class Optimizer:
@@ -161,11 +161,21 @@ class Optimizer:
             stop = start + len(group["params"])
             groups.append({**group, "params": list(range(start, stop))})
             start = stop
-        states = {name: numbered(self.params, getattr(self, name)) for name in self.states}
-        return {"t": self.t, "groups": groups, **states}
+        own = {name: getattr(self, name) for name in self.states} | of_parameters(self)
+        states = {name: numbered(self.params, kept) for name, kept in own.items()}
+        kept = {name: [int(i) for i in entries] for name, entries in states.items()}
+        rate = (
+            {}
+            if "lr" in self.param_groups[0] or not isinstance(vars(self).get("lr"), (int, float))
+            else {"lr": self.lr}
+        )
+        return {"t": self.t, "groups": groups, **states, "kept": kept, **rate}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a `state_dict` of the same parameters in the same order; where it does not fit, change nothing."""
+        """Go on from a `state_dict` of the same parameters in the same order; where it does not fit, change nothing.
+
+        A state that has lost what it kept for a parameter is refused: its steps would start from nothing.
+        """
         what = f"{type(self).__name__}.load_state_dict"
         parts(what, state, "t", "groups", *self.states)
         given = [len(group["params"]) for group in state["groups"]]
@@ -179,9 +189,37 @@ class Optimizer:
             numbers = {name: self._option(what, name, value) for name, value in new.items() if name != "params"}
             groups.append({"params": old["params"], **numbers})
         states = {name: keyed(f"{what}: {name}", self.params, state[name]) for name in self.states}
+        others = [name for name in state.get("kept", {}) if name not in self.states and isinstance(state[name], dict)]
+        undeclared = {name: restored(f"{what}: {name}", self.params, state[name]) for name in others}
+        self._check_complete(what, state, groups, states | undeclared)
         self.param_groups, self.t = groups, int(state["t"])
-        for name, kept in states.items():
+        for name, kept in (states | undeclared).items():
             setattr(self, name, kept)
+        if "lr" in state:
+            self.lr = state["lr"]
+
+    def fills(self, group: dict[str, Any]) -> tuple[str, ...]:
+        """The states that a step of a group with these numbers always has an entry in, for every parameter with a gradient."""
+        return ()
+
+    def _check_complete(
+        self, what: str, state: dict[str, Any], groups: list[dict[str, Any]], states: dict[str, dict[Tensor, Any]]
+    ) -> None:
+        """A ValueError where entries are missing: those the state names, or, in older ones, those that others have."""
+        if "kept" in state:
+            parts(f"{what}: kept", state["kept"], *self.states)
+            for name, kept in states.items():
+                check_complete(f"{what}: {name}", self.params, state["kept"][name], kept)
+            return
+        filled = [name for group in groups for name in self.fills(group)]
+        if int(state["t"]) > 0 and filled and not any(states[name] for name in filled):
+            raise ValueError(f"{what}: {filled[0]} is empty after {state['t']} steps: the state is incomplete")
+        for group in groups:
+            names = self.fills(group)
+            places = [i for i, p in enumerate(self.params) if p in set(group["params"])]
+            seen = [i for i in places if any(self.params[i] in states[name] for name in names)]
+            for name in names:
+                check_complete(f"{what}: {name}", self.params, seen, states[name])
 
     def __repr__(self) -> str:
         numbers = ", ".join(f"{name}={value}" for name, value in self.param_groups[0].items() if name != "params")

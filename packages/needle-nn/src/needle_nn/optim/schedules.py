@@ -19,7 +19,7 @@ class Schedule:
         if not isinstance(optimizer, Optimizer):
             raise TypeError(f"{type(self).__name__}: expected an Optimizer, got {type(optimizer).__name__}")
         self.optimizer, self.t = optimizer, 0
-        self.bases = [group["lr"] for group in optimizer.param_groups]
+        self.bases = self.last_lr
         self._apply()
 
     def rate(self, base: float, t: int) -> float:
@@ -31,12 +31,25 @@ class Schedule:
         self._apply()
 
     def _apply(self) -> None:
-        for group, base in zip(self.optimizer.param_groups, self.bases, strict=True):
-            group["lr"] = self.rate(base, self.t)
+        self._set([self.rate(base, self.t) for base in self.bases])
 
     @property
     def last_lr(self) -> list[float]:
-        return [group["lr"] for group in self.optimizer.param_groups]
+        groups = self.optimizer.param_groups
+        if all("lr" in group for group in groups):
+            return [group["lr"] for group in groups]
+        if not hasattr(self.optimizer, "lr"):  # as the course writes them, an optimizer may keep it as an attribute
+            what = type(self.optimizer).__name__
+            raise TypeError(f"{type(self).__name__}: {what} has no learning rate: expected an attribute lr")
+        return [number(type(self.optimizer).__name__, "lr", self.optimizer.lr)]
+
+    def _set(self, rates: list[float]) -> None:
+        groups = self.optimizer.param_groups
+        if all("lr" in group for group in groups):
+            for group, rate in zip(groups, rates, strict=True):
+                group["lr"] = rate
+        else:
+            self.optimizer.lr = rates[0]
 
     def state_dict(self) -> dict[str, Any]:
         return {"t": self.t, "bases": list(self.bases)}
@@ -239,8 +252,7 @@ class ReduceOnPlateau(Schedule):
             self.cooling, self.waited = self.cooling - 1, 0
         if self.waited > self.patience:
             self.waited, self.cooling = 0, self.cooldown
-            for group in self.optimizer.param_groups:
-                group["lr"] = max(group["lr"] * self.factor, self.min_lr)
+            self._set([max(rate * self.factor, self.min_lr) for rate in self.last_lr])
 
     def state_dict(self) -> dict[str, Any]:
         return {**super().state_dict(), "best": self.best, "waited": self.waited, "cooling": self.cooling}

@@ -62,6 +62,9 @@ class SGD(Optimizer):
             if group["unbiased"] and group["dampening"] is not None:
                 raise ValueError("SGD: unbiased goes without dampening")
 
+    def fills(self, group: dict[str, Any]) -> tuple[str, ...]:
+        return ("u",) if group["momentum"] else ()
+
     def update(self, group: dict[str, Any], params: list[Tensor], arrays: list[NDArray], grads: list[NDArray]) -> None:
         momentum, steps = group["momentum"], self.t + bool(group["nesterov"])
         nd.sgd_step(

@@ -10,9 +10,51 @@ from needle import Tensor
 from needle_ndarray import NDArray
 
 
-def numbered(params: list[Tensor], kept: dict[Tensor, NDArray]) -> dict[str, NDArray]:
+def numbered(params: list[Tensor], kept: dict[Tensor, Any]) -> dict[str, Any]:
     """{"0": a copy of what is kept for the first parameter, ...}; parameters without an entry are left out."""
-    return {str(i): kept[p].copy() for i, p in enumerate(params) if p in kept}
+    return {str(i): _copied(kept[p]) for i, p in enumerate(params) if p in kept}
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return Tensor.make_const(value.realize_cached_data().copy())
+    return value.copy() if isinstance(value, (NDArray, np.ndarray)) else value
+
+
+def of_parameters(optimizer: Any) -> dict[str, dict[Tensor, Any]]:
+    """{attribute: {parameter: value}} of what an optimizer keeps without declaring it, as those of the course do."""
+    params, declared = set(optimizer.params), (*optimizer.states, "params", "param_groups")
+    return {
+        name: value
+        for name, value in vars(optimizer).items()
+        if name not in declared and isinstance(value, dict) and value and all(_is_in(params, key) for key in value)
+    }
+
+
+def _is_in(params: set[Tensor], key: Any) -> bool:
+    return isinstance(key, Tensor) and key in params
+
+
+def check_complete(what: str, params: list[Tensor], places: list[int], kept: dict[Tensor, Any]) -> None:
+    """A ValueError unless there is an entry for each of these parameters."""
+    missing = [str(i) for i in places if not 0 <= i < len(params) or params[i] not in kept]
+    if missing:
+        raise ValueError(f"{what}: no entry for parameter {', '.join(missing)}: the state is incomplete")
+
+
+def restored(what: str, params: list[Tensor], given: Any) -> dict[Tensor, Any]:
+    """Like `keyed`, with values of the types they had; numbers too."""
+    numbers = {key: value for key, value in given.items() if isinstance(value, (int, float))}
+    kept: dict[Tensor, Any] = dict(keyed(what, params, {k: v for k, v in given.items() if k not in numbers}))
+    for key, value in given.items():
+        p = params[int(key)]
+        if key in numbers:
+            kept[p] = value
+        elif isinstance(value, Tensor):
+            kept[p] = Tensor.make_const(kept[p])
+        elif isinstance(value, np.ndarray):
+            kept[p] = kept[p].numpy()
+    return kept
 
 
 def keyed(what: str, params: list[Tensor], given: Any) -> dict[Tensor, NDArray]:
@@ -47,4 +89,4 @@ def as_array(value: Any, like: Tensor | NDArray) -> NDArray:
     return nd.array(host, like.dtype, like.device)
 
 
-__all__ = ["as_array", "keyed", "numbered", "parts"]
+__all__ = ["as_array", "check_complete", "keyed", "numbered", "of_parameters", "parts", "restored"]

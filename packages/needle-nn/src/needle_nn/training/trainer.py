@@ -260,7 +260,7 @@ class Trainer:
         parts = {"model": self.model, "optimizer": self.optimizer, "schedule": self.schedule, **self.keep}
         return {
             **{name: part.state_dict() for name, part in parts.items() if part is not None},
-            "callbacks": {callback.name: state for callback in self.callbacks if (state := callback.state_dict())},
+            "callbacks": self._callback_states(),
             "loader": self.loader.state_dict() if hasattr(self.loader, "state_dict") else self._loader_state,
             "random": random_state(),
             "trainer": {
@@ -272,18 +272,33 @@ class Trainer:
             },
         }
 
+    def _callback_states(self) -> dict[str, Any]:
+        states: dict[str, Any] = {}
+        for callback in self.callbacks:
+            if state := callback.state_dict():
+                if callback.name in states:
+                    raise ValueError(f"Trainer: two callbacks with a state have the name {callback.name}")
+                states[callback.name] = state
+        return states
+
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on where `state_dict` was asked, with the next `fit`."""
         parts = {"model": self.model, "optimizer": self.optimizer, "schedule": self.schedule, **self.keep}
         parts = {name: part for name, part in parts.items() if part is not None}
         if missing := [name for name in (*parts, "loader", "random", "trainer") if name not in state]:
             raise ValueError(f"Trainer: the state has no {', '.join(missing)}")
+        own, told = state["trainer"], state.get("callbacks", {})
+        lost = [f"callback {name}" for name in self._callback_states() if name not in told]
+        lost += [
+            f"mean of {name} in an epoch under way" for name in self._means if own["batch"] and name not in own["means"]
+        ]
+        if lost:
+            raise ValueError(f"Trainer: the state has no {', '.join(lost)}")
         for name, part in parts.items():
             part.load_state_dict(state[name])
         for callback in self.callbacks:
-            if callback.name in state.get("callbacks", {}):
-                callback.load_state_dict(state["callbacks"][callback.name])
-        own = state["trainer"]
+            if callback.name in told:
+                callback.load_state_dict(told[callback.name])
         self.epoch, self.step, self.batch, self._seconds = own["epoch"], own["step"], own["batch"], own["seconds"]
         for name, mean in self._means.items():
             if name in own["means"]:
