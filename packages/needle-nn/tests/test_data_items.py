@@ -289,7 +289,7 @@ NOT_DATASETS = {
     "images and labels": (
         lambda: DataLoader(IMAGES, np.arange(N)),
         ValueError,
-        r"batch_size must be an int of at least 1, got ndarray of shape \(8,\)",
+        r"batch_size must be an int of at least 1, got a ndarray of shape \(8,\)",
     ),
 }
 

@@ -290,7 +290,10 @@ ERRORS = {
     "a number": (lambda: NDArrayDataset(np.array(1)), "must have one length"),
     "weights": (lambda: WeightedSampler([1, -1]), "none negative"),
     "no weight": (lambda: WeightedSampler([0, 0]), "not all 0"),
-    "batch sampler size": (lambda: BatchSampler([1], 0), "batch_size must be positive, got 0"),
+    "batch sampler size": (
+        lambda: BatchSampler([1], 0),
+        "BatchSampler: batch_size must be an int of at least 1, got 0",
+    ),
 }
 
 

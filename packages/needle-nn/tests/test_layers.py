@@ -276,9 +276,9 @@ BAD_CALLS = [
     (lambda: nn.AvgPool2d(2)(ones(8, 8)), "AvgPool2d: input has shape (8, 8), expected (N, C, H, W)"),
     (lambda: nn.AdaptiveAvgPool2d(2)(ones(8)), "AdaptiveAvgPool2d: input has shape (8,), expected (N, C, H, W)"),
     (lambda: nn.RNNCell(3, 4)(ones(2, 5)), "RNNCell: input has shape (2, 5), expected (..., 3)"),
-    (lambda: nn.RNNCell(3, 4)(ones(2, 3), ones(3, 4)), "RNNCell: input has shape (3, 4), expected (2, 4)"),
+    (lambda: nn.RNNCell(3, 4)(ones(2, 3), ones(3, 4)), "RNNCell: state has shape (3, 4), expected (2, 4)"),
     (lambda: nn.LSTM(3, 4)(ones(2, 3)), "LSTM: input has shape (2, 3), expected (T, B, 3)"),
-    (lambda: nn.RNN(3, 4, 2)(ones(5, 2, 3), ones(1, 2, 4)), "RNN: input has shape (1, 2, 4), expected (2, 2, 4)"),
+    (lambda: nn.RNN(3, 4, 2)(ones(5, 2, 3), ones(1, 2, 4)), "RNN: state has shape (1, 2, 4), expected (2, 2, 4)"),
     (lambda: nn.AttentionLayer(6, 2, 4)(ones(3, 6)), "AttentionLayer: input has shape (3, 6), expected (B, T, 6)"),
     (
         lambda: nn.Transformer(6, 8, 1, num_head=1, dim_head=2, sequence_len=4)(ones(5, 1, 6)),

@@ -28,7 +28,7 @@ ERRORS = [
     ("SGD([{'params': [w]}, {'params': []}])", "ValueError: SGD: group 1: no parameters"),
     ("SGD([{'params': [w]}, b])", "TypeError: SGD: group 1: expected a dict with params, got Tensor"),
     ("SGD([{'params': 3}])", "TypeError: SGD: expected an iterable of parameters, got int"),
-    ("SGD([{'lr': 1}])", "TypeError: SGD: expected a dict with params, got dict"),
+    ("SGD([{'lr': 1}])", "TypeError: SGD: expected a dict with params, got one with lr"),
     ("Newton([{'params': w, 'rho': 1}])", "ValueError: Newton: unknown option 'rho'; known: lr, damping"),
     ("SGD([{'params': w}, {'params': b, 'lr': -1}])", "ValueError: SGD: group 1: lr = -1: expected a number from 0 on"),
     ("SGD([w], lr=-1)", "ValueError: SGD: lr = -1: expected a number from 0 on"),

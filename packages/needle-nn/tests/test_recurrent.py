@@ -216,7 +216,7 @@ BAD = [
     (lambda: ops.gru(one(4, 2, 3), one(3, 6), one(2, 6), None, one(5)), "gru: bias_hh has shape (5,), expected (6,)"),
     (lambda: ops.lstm(one(4, 2, 3), one(3, 8), one(2, 8), c0=one(1, 2)), "lstm: c0 has shape (1, 2), expected (2, 2)"),
     (lambda: ops.rnn(one(4, 2, 3), one(3, 2), one(2, 2), nonlinearity="a"), "rnn: nonlinearity 'a': expected 'tanh' or 'relu'"),
-    (lambda: nn.LSTM(3, 4)(one(4, 2, 3), (one(1, 2, 4), one(1, 3, 4))), "LSTM: input has shape (1, 3, 4), expected (1, 2, 4)"),
+    (lambda: nn.LSTM(3, 4)(one(4, 2, 3), (one(1, 2, 4), one(1, 3, 4))), "LSTM: state has shape (1, 3, 4), expected (1, 2, 4)"),
 ]  # fmt: skip
 
 

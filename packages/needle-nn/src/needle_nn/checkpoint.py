@@ -147,7 +147,7 @@ def _read(path: Path) -> tuple[dict[str, tuple[np.ndarray, str]], dict[str, str]
     try:
         views = safetensors.deserialize(content)
     except safetensors.SafetensorError as error:
-        raise _foreign(path, len(content), str(error)) from None
+        raise CheckpointError(_damaged(path, len(content), str(error))) from None
     tensors = {}
     for name, view in views:
         if view["dtype"] not in _DTYPES:
@@ -167,14 +167,17 @@ def _content(path: Path) -> tuple[bytes, dict[str, Any]]:
     """The bytes of a safetensors file, and its header. The rest is read only if it is as long as the header says."""
     try:
         with open_regular(path) as file:
-            size, first = size_of(file), file.read(8)
-            length = int.from_bytes(first, "little")
+            size, start = size_of(file), file.read(4096)
+            first, length = start[:8], int.from_bytes(start[:8], "little")
             if len(first) < 8 or length > min(size - 8, _MAX_HEADER):
-                raise _foreign(path, size, f"a header of {length} bytes" if len(first) == 8 else "no header")
+                reason = f"a header of {length} bytes" if len(first) == 8 else "no header"
+                raise CheckpointError(_foreign(path, start) or _damaged(path, size, reason))
+            file.seek(8)
             head = file.read(length)
             header, held = _header(path, size, head)
             if held != size - 8 - length:
-                raise _foreign(path, size, f"its header tells of {held} bytes of data, not of {size - 8 - length}")
+                reason = f"its header tells of {held} bytes of data, not of {size - 8 - length}"
+                raise CheckpointError(_damaged(path, size, reason))
             return first + head + file.read(held), header
     except OSError as error:
         raise CheckpointError(f"{path}: {error.strerror or error}") from None
@@ -192,11 +195,25 @@ def _header(path: Path, size: int, head: bytes) -> tuple[dict[str, Any], int]:
             (view["data_offsets"][1] for name, view in header.items() if name != "__metadata__"), default=0
         )
     except (ValueError, TypeError, AttributeError, LookupError, RecursionError):
-        raise _foreign(path, size, "its header is none") from None
+        raise CheckpointError(_foreign(path, head) or _damaged(path, size, "its header is none")) from None
 
 
-def _foreign(path: Path, size: int, reason: str) -> CheckpointError:
-    return CheckpointError(f"{path}: truncated, damaged or no safetensors file ({size} bytes): {reason}")
+def _damaged(path: Path, size: int, reason: str) -> str:
+    return f"{path}: truncated, damaged or no safetensors file ({size} bytes): {reason}"
+
+
+def _foreign(path: Path, start: bytes) -> str | None:
+    """What to do with a file that another library has written as a pickle or an archive; None where it is nothing known."""
+    zipped = start.startswith(b"PK\3\4")
+    pickled = start[:1] == b"\x80" and any(start[2:8])  # else the length of a safetensors header
+    if (zipped and b"data.pkl" in start) or pickled or path.suffix in (".pt", ".pth"):
+        return (
+            f"{path}: no safetensors file but a pickle, as PyTorch writes; where PyTorch is, convert it:"
+            f" safetensors.torch.save_file(torch.load({path.name!r}, weights_only=True), {path.stem + '.safetensors'!r})"
+        )
+    if (zipped and b".npy" in start) or start.startswith(b"\x93NUMPY"):
+        return f"{path}: no safetensors file but one of NumPy; np.load reads it, and load_state_dict takes its arrays by name"
+    return None
 
 
 def _write(path: Path, arrays: dict[str, np.ndarray], entries: dict[str, str] | None = None) -> None:

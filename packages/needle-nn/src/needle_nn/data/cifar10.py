@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from needle_nn.checks import check_flag
 from needle_nn.data.dataset import ImageDataset
 from needle_nn.data.files import open_data
 from needle_nn.data.pickles import load_arrays
@@ -39,6 +40,7 @@ class CIFAR10Dataset(ImageDataset):
         transforms: Sequence[Callable[[Any], Any]] | None = None,
     ):
         super().__init__(transforms)
+        check_flag("CIFAR10Dataset", "train", train)
         self.p = p
         names = [f"data_batch_{i}" for i in range(1, 6)] if train else ["test_batch"]
         parts = [_read(path) for path in _paths(Path(base_folder), names)]

@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from needle_nn.data.transforms import check_transforms
+
 
 class Dataset:
     """The base of datasets: subclasses write `__getitem__` and `__len__`.
@@ -26,7 +28,7 @@ class Dataset:
     takes_arrays = False
 
     def __init__(self, transforms: Sequence[Callable[[Any], Any]] | None = None):
-        self.transforms = transforms
+        self.transforms = check_transforms(type(self).__name__, transforms)
 
     def __getitem__(self, index: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__} has no __getitem__")
@@ -55,7 +57,9 @@ class NDArrayDataset(Dataset):
         super().__init__()
         if not arrays:
             raise ValueError("NDArrayDataset: no arrays given")
-        self.arrays = tuple(a.numpy() if hasattr(a, "numpy") else np.asarray(a) for a in arrays)
+        if len(arrays) == 1 and isinstance(arrays[0], tuple):
+            raise TypeError("NDArrayDataset: got a tuple, expected arrays one by one: NDArrayDataset(*arrays)")
+        self.arrays = tuple(_as_array(i, a) for i, a in enumerate(arrays))
         lengths = [a.shape[0] if a.ndim else None for a in self.arrays]
         if None in lengths or len(set(lengths)) > 1:
             raise ValueError(
@@ -67,6 +71,15 @@ class NDArrayDataset(Dataset):
 
     def __len__(self) -> int:
         return len(self.arrays[0])
+
+
+def _as_array(i: int, a: Any) -> np.ndarray:
+    if hasattr(a, "numpy"):
+        return a.numpy()
+    try:
+        return np.asarray(a)
+    except ValueError:
+        raise ValueError(f"NDArrayDataset: array {i} is a {type(a).__name__} of rows of different lengths") from None
 
 
 class ImageDataset(Dataset):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from needle_nn.checks import check_flag
 from needle_nn.data.dataset import FlatImageDataset
 
 _TRAIN = 1437  # four fifths; writers follow one another, so the test images are of people the training set has few of
@@ -27,6 +28,7 @@ class DigitsDataset(FlatImageDataset):
 
     def __init__(self, train: bool = True, transforms: Sequence[Callable[[Any], Any]] | None = None):
         super().__init__(transforms)
+        check_flag("DigitsDataset", "train", train)
         images, labels = _bundled()
         part = slice(None, _TRAIN) if train else slice(_TRAIN, None)
         self.pixels = images[part].reshape(-1, 64).copy()

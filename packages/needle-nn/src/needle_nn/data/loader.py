@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from needle_ndarray.devices import backend_of
+from needle_nn.checks import check_count, described
 from needle_nn.data.fetch import fetch_items, fetch_whole, takes_arrays, to_tensors
 from needle_nn.data.samplers import RandomSampler, SequentialSampler
 from needle_nn.data.sources import check_seed, drawing_from, generator, peek
@@ -84,9 +85,18 @@ class DataLoader:
             ("num_workers", num_workers, 0),
             ("prefetch", prefetch, 1),
         ):
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-                shown = repr(value) if np.ndim(value) == 0 else f"{type(value).__name__} of shape {np.shape(value)}"
-                raise ValueError(f"DataLoader: {name} must be an int of at least {least}, got {shown}")
+            check_count("DataLoader", name, value, least)
+        for name, order in (("sampler", sampler), ("batch_sampler", batch_sampler)):
+            if isinstance(order, type) or not (
+                order is None or (hasattr(order, "__iter__") and hasattr(order, "__len__"))
+            ):
+                raise TypeError(
+                    f"DataLoader: {name} is {described(order)}, expected an iterable of indices with a length"
+                )
+        if collate_fn is not None and not callable(collate_fn):
+            raise TypeError(
+                f"DataLoader: collate_fn is {described(collate_fn)}, expected a function of a list of items"
+            )
         if batch_sampler is not None and (batch_size != 1 or shuffle or drop_last or sampler is not None):
             raise ValueError("DataLoader: batch_sampler excludes batch_size, shuffle, drop_last and sampler")
         if sampler is not None and shuffle:

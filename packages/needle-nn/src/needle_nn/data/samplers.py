@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from needle_nn.checks import check_count, described
 from needle_nn.data.sources import check_seed, generator
 
 
@@ -86,7 +87,9 @@ class WeightedSampler(_Drawn):
         if w.ndim != 1 or not w.size or not np.isfinite(w).all() or (w < 0).any() or w.sum() == 0:
             raise ValueError("WeightedSampler: weights must be a list of finite numbers, none negative, not all 0")
         self.p = w / w.sum()
-        self.num_samples = len(w) if num_samples is None else num_samples
+        self.num_samples = (
+            len(w) if num_samples is None else check_count("WeightedSampler", "num_samples", num_samples, 0)
+        )
         self._start(seed)
 
     def __iter__(self) -> Iterator[int]:
@@ -104,8 +107,9 @@ class BatchSampler:
     """
 
     def __init__(self, sampler: Iterable[int], batch_size: int, drop_last: bool = False):
-        if batch_size < 1:
-            raise ValueError(f"BatchSampler: batch_size must be positive, got {batch_size}")
+        if isinstance(sampler, type) or not hasattr(sampler, "__iter__"):
+            raise TypeError(f"BatchSampler: expected an iterable of indices, got {described(sampler)}")
+        check_count("BatchSampler", "batch_size", batch_size, 1)
         self.sampler, self.batch_size, self.drop_last = sampler, batch_size, drop_last
 
     @property

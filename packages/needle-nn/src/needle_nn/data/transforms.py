@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from needle_nn.checks import described
 from needle_nn.data.sources import random_source
 
 
@@ -23,7 +24,7 @@ class Compose(Transform):
     """
 
     def __init__(self, transforms: Sequence[Callable[[Any], Any]]):
-        self.transforms = list(transforms)
+        self.transforms = check_transforms("Compose", transforms) or []
 
     def __call__(self, x: Any) -> Any:
         for transform in self.transforms:
@@ -61,8 +62,8 @@ class RandomCrop(Transform):
     """
 
     def __init__(self, padding: int = 3):
-        if padding < 0:
-            raise ValueError(f"RandomCrop: padding must not be negative, got {padding}")
+        if isinstance(padding, (tuple, list, str)) or padding < 0:
+            raise ValueError(f"RandomCrop: padding must not be negative, got {padding!r}")
         self.padding = padding
 
     def __call__(self, img: np.ndarray) -> np.ndarray:
@@ -157,6 +158,18 @@ def shifted(n: int, by: int) -> tuple[slice, slice]:
     by = max(-n, min(n, int(by)))
     start, stop = max(0, -by), n - max(0, by)
     return slice(start, stop), slice(start + by, stop + by)
+
+
+def check_transforms(what: str, transforms: Any) -> Any:
+    """A list of callables, or None, as it is; a TypeError for anything else, such as one transform without a list."""
+    if transforms is None:
+        return None
+    if callable(transforms) or not isinstance(transforms, Sequence):
+        raise TypeError(f"{what}: transforms are a {type(transforms).__name__}, expected a list: [transform, ...]")
+    for i, transform in enumerate(transforms):
+        if not callable(transform) or isinstance(transform, type):
+            raise TypeError(f"{what}: transform {i} is {described(transform)}, expected a function of one image")
+    return transforms
 
 
 def check_image(name: str, img: Any) -> None:

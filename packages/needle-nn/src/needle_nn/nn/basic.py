@@ -1,7 +1,8 @@
 """Linear maps, embeddings, dropout, shapes."""
 
 from needle import init, ops
-from needle_nn.nn.module import Module, Parameter, expect
+from needle_nn.checks import check_flag
+from needle_nn.nn.module import Module, Parameter, check_sizes, expect
 
 
 class Identity(Module):
@@ -26,6 +27,8 @@ class Linear(Module):
 
     def __init__(self, in_features, out_features, bias=True, device=None, dtype="float32"):
         super().__init__()
+        check_sizes(self, in_features=in_features, out_features=out_features)
+        check_flag(type(self).__name__, "bias", bias)
         self.in_features, self.out_features = in_features, out_features
         self.weight = Parameter(init.kaiming_uniform(in_features, out_features, device=device, dtype=dtype))
         self.bias = None
@@ -51,6 +54,7 @@ class Embedding(Module):
 
     def __init__(self, num_embeddings, embedding_dim, device=None, dtype="float32"):
         super().__init__()
+        check_sizes(self, num_embeddings=num_embeddings, embedding_dim=embedding_dim)
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         self.weight = Parameter(init.randn(num_embeddings, embedding_dim, device=device, dtype=dtype))
 
@@ -63,8 +67,8 @@ class Dropout(Module):
 
     def __init__(self, p=0.5):
         super().__init__()
-        if not 0 <= p < 1:
-            raise ValueError(f"Dropout: p = {p}: expected a number from 0, below 1")
+        if isinstance(p, str) or not 0 <= p < 1:
+            raise ValueError(f"Dropout: p = {p!r}: expected a number from 0, below 1")
         self.p = p
 
     def forward(self, x):

@@ -11,7 +11,8 @@ def _checked(what: str, layer: Any, i: Any) -> Any:
     if isinstance(layer, type):
         raise TypeError(f"{what}: layer {i} is the class {layer.__name__}, expected a layer: {layer.__name__}(...)")
     if isinstance(layer, (list, tuple)):
-        raise TypeError(f"{what}: layer {i} is a {type(layer).__name__}, expected layers one by one: {what}(*layers)")
+        how = f"{what}([*layers])" if what == "ModuleList" else f"{what}(*layers)"
+        raise TypeError(f"{what}: layer {i} is a {type(layer).__name__}, expected layers one by one: {how}")
     if not callable(layer):
         raise TypeError(f"{what}: layer {i} is a {type(layer).__name__}, expected a Module or a function")
     return layer
@@ -94,7 +95,12 @@ class ModuleList(Module):
 
     def __init__(self, modules: Iterable[Module] = ()):
         super().__init__()
-        self.modules = list(modules)
+        if isinstance(modules, Module) or not isinstance(modules, Iterable):
+            raise TypeError(f"ModuleList: expected a list of modules, got {type(modules).__name__}")
+        self.modules = [_checked("ModuleList", module, i) for i, module in enumerate(modules)]
+
+    def forward(self, *args, **kwargs):
+        raise NotImplementedError("ModuleList: calls none of its modules; write a loop over them, or use Sequential")
 
     def append(self, module: Module) -> "ModuleList":
         self.modules.append(module)
@@ -122,7 +128,7 @@ class Residual(Module):
 
     def __init__(self, fn: Module):
         super().__init__()
-        self.fn = fn
+        self.fn = _checked("Residual", fn, "fn")
 
     def forward(self, x):
         return self.fn(x) + x

@@ -13,13 +13,17 @@
 import math
 
 from needle import init, ops
-from needle_nn.nn.module import Module, Parameter, expect
+from needle_nn.checks import check_flag
+from needle_nn.nn.module import Module, Parameter, check_sizes, expect
 
 
-def pair(value) -> tuple[int, int]:
+def pair(value, what="kernel_size") -> tuple[int, int]:
     """(rows, columns) from one number or two."""
-    rows, columns = (value, value) if isinstance(value, int) else value
-    return rows, columns
+    both = (value, value) if hasattr(type(value), "__index__") else value
+    if not isinstance(both, (tuple, list)) or len(both) != 2 or not all(hasattr(type(n), "__index__") for n in both):
+        raise TypeError(f"{what} {value!r}: expected an int or a pair of ints")
+    rows, columns = both
+    return rows.__index__(), columns.__index__()
 
 
 class _Convolution(Module):
@@ -27,6 +31,8 @@ class _Convolution(Module):
 
     def __init__(self, in_channels, out_channels, groups, window, shape, bias, device, dtype):
         super().__init__()
+        check_sizes(self, in_channels=in_channels, out_channels=out_channels, kernel_size=min(window))
+        check_flag(type(self).__name__, "bias", bias)
         if groups < 1 or in_channels % groups or out_channels % groups:
             raise ValueError(
                 f"{type(self).__name__}: {in_channels} and {out_channels} channels do not make {groups} groups"
@@ -63,7 +69,7 @@ class Conv2d(_Convolution):
         device=None,
         dtype="float32",
     ):
-        window = pair(kernel_size)
+        window = pair(kernel_size, f"{type(self).__name__}: kernel_size")
         shape = (*window, in_channels // max(groups, 1), out_channels)
         super().__init__(in_channels, out_channels, groups, window, shape, bias, device, dtype)
         self.kernel_size, self.stride, self.padding = kernel_size, stride, padding
@@ -80,7 +86,7 @@ class Conv(Conv2d):
     """`Conv2d` with a square kernel and padding (k - 1) // 2, which keeps the size of an image where k is odd and stride 1"""
 
     def __init__(self, in_channels, out_channels, kernel_size, stride=1, bias=True, device=None, dtype="float32"):
-        (size, wide), step = pair(kernel_size), pair(stride)
+        (size, wide), step = pair(kernel_size, "Conv: kernel_size"), pair(stride, "Conv: stride")
         if size != wide:
             raise ValueError(f"Conv: kernel_size {kernel_size}: expected a square one; Conv2d takes any")
         super().__init__(in_channels, out_channels, size, step, (size - 1) // 2, bias=bias, device=device, dtype=dtype)
@@ -102,6 +108,8 @@ class Conv1d(_Convolution):
         device=None,
         dtype="float32",
     ):
+        if isinstance(kernel_size, (tuple, list)) and len(kernel_size) == 1:
+            (kernel_size,) = kernel_size
         shape = (kernel_size, in_channels // max(groups, 1), out_channels)
         super().__init__(in_channels, out_channels, groups, shape[:1], shape, bias, device, dtype)
         self.kernel_size, self.stride, self.padding = kernel_size, stride, padding
@@ -131,7 +139,7 @@ class ConvTranspose2d(_Convolution):
         device=None,
         dtype="float32",
     ):
-        window = pair(kernel_size)
+        window = pair(kernel_size, f"{type(self).__name__}: kernel_size")
         shape = (*window, out_channels // max(groups, 1), in_channels)
         super().__init__(in_channels, out_channels, groups, window, shape, bias, device, dtype)
         self.kernel_size, self.stride, self.padding = kernel_size, stride, padding

@@ -9,6 +9,7 @@ import numpy as np
 
 import needle_ndarray as nd
 from needle.autograd import Tensor
+from needle_nn.checks import shown
 from needle_nn.moving import move_tensors
 from needle_nn.nn import buffers
 from needle_nn.nn.buffers import MOVED, NONE, SAVED
@@ -72,7 +73,10 @@ class Module:
     #: An attribute whose entries go by their position alone: "0.weight" instead of "modules.0.weight".
     _inline: ClassVar[str] = ""
 
-    def __init__(self):
+    def __init__(self, *args: Any, **kwargs: Any):
+        if args or kwargs:
+            given = ", ".join([*map(shown, args), *[f"{name}={shown(value)}" for name, value in kwargs.items()]])
+            raise TypeError(f"{type(self).__name__}: takes no arguments, got {given}")
         self.training = True
 
     def forward(self, *args, **kwargs):
@@ -299,7 +303,22 @@ def _is_setting(value: Any) -> bool:
     return value is None or isinstance(value, (bool, int, float, str))
 
 
-def expect(layer: Any, x: Any, *sizes: Any) -> None:
+def check_sizes(layer: Any, least: int = 1, **sizes: Any) -> None:
+    """Raise unless all of these are ints from `least` on.
+
+    >>> check_sizes(Module(), width=0)
+    Traceback (most recent call last):
+    ValueError: Module: width = 0: expected an int from 1 on
+    """
+    for name, value in sizes.items():
+        if type(value) is not int or value < least:
+            whole = not isinstance(value, bool) and hasattr(type(value), "__index__")
+            if not whole or value.__index__() < least:
+                kind = ValueError if whole else TypeError
+                raise kind(f"{type(layer).__name__}: {name} = {shown(value)}: expected an int from {least} on")
+
+
+def expect(layer: Any, x: Any, *sizes: Any, name: str = "input") -> None:
     """Raise unless x has these sizes: ints as they are, letters for any size, `...` at the front for any axes.
 
     >>> import needle as ndl
@@ -317,4 +336,4 @@ def expect(layer: Any, x: Any, *sizes: Any) -> None:
     if fits:
         return
     text = ", ".join(["..." if n is ... else str(n) for n in sizes])
-    raise ValueError(f"{type(layer).__name__}: input has shape {x.shape}, expected ({text})")
+    raise ValueError(f"{type(layer).__name__}: {name} has shape {x.shape}, expected ({text})")

@@ -13,8 +13,9 @@ comes from the input, for all times, and `step` adds the part that comes from th
 import math
 from typing import ClassVar
 
-from needle import init, ops
-from needle_nn.nn.module import Module, Parameter, expect
+from needle import Tensor, init, ops
+from needle_nn.checks import check_flag
+from needle_nn.nn.module import Module, Parameter, check_sizes, expect
 
 
 class _Cell(Module):
@@ -24,6 +25,8 @@ class _Cell(Module):
 
     def __init__(self, input_size, hidden_size, bias, device, dtype):
         super().__init__()
+        check_sizes(self, input_size=input_size, hidden_size=hidden_size)
+        check_flag(type(self).__name__, "bias", bias)
         self.input_size, self.hidden_size = input_size, hidden_size
         bound, wide = 1 / math.sqrt(hidden_size), self.gates * hidden_size
 
@@ -54,7 +57,7 @@ class _Cell(Module):
         """The state h, checked, or zeros where it is None."""
         if h is None:
             return init.zeros(x.shape[-2], self.hidden_size, device=x.device, dtype=x.dtype)
-        expect(self, h, x.shape[-2], self.hidden_size)
+        expect(self, h, x.shape[-2], self.hidden_size, name="state")
         return h
 
 
@@ -102,7 +105,7 @@ class LSTMCell(_Cell):
         super().__init__(input_size, hidden_size, bias, device, dtype)
 
     def forward(self, X, h=None):
-        h0, c0 = (None, None) if h is None else h
+        h0, c0 = (None, None) if h is None else _both(self, h)
         return self.step(self.project(X), (self.start(X, h0), self.start(X, c0)))
 
     def step(self, projected, state):
@@ -110,6 +113,13 @@ class LSTMCell(_Cell):
         i, f, g, o = self.parts(projected + self.recur(h))
         c = ops.sigmoid(f) * c + ops.sigmoid(i) * ops.tanh(g)
         return ops.sigmoid(o) * ops.tanh(c), c
+
+
+def _both(layer, state):
+    """(h, c), and not a Tensor that would be taken apart along its first axis."""
+    if isinstance(state, Tensor) or len(state) != 2:
+        raise TypeError(f"{type(layer).__name__}: the state is a {type(state).__name__}, expected (h, c)")
+    return state
 
 
 def _run(cell, x, start):
@@ -121,7 +131,7 @@ def _run(cell, x, start):
     if fused is not None and _METHODS.isdisjoint(cell.__dict__):
         for state in start:
             if state is not None:
-                expect(cell, state, x.shape[-2], cell.hidden_size)
+                expect(cell, state, x.shape[-2], cell.hidden_size, name="state")
         settings = {"nonlinearity": cell.nonlinearity} if fused is ops.rnn else {}
         y, *last = fused(x, cell.W_ih, cell.W_hh, cell.bias_ih, cell.bias_hh, *start, **settings)
         return y, last
@@ -145,6 +155,7 @@ class RNN(Module):
         self, input_size, hidden_size, num_layers=1, bias=True, nonlinearity="tanh", device=None, dtype="float32"
     ):
         super().__init__()
+        check_sizes(self, num_layers=num_layers)
         sizes = [input_size] + [hidden_size] * (num_layers - 1)
         self.rnn_cells = [RNNCell(n, hidden_size, bias, nonlinearity, device, dtype) for n in sizes]
 
@@ -157,6 +168,7 @@ class GRU(Module):
 
     def __init__(self, input_size, hidden_size, num_layers=1, bias=True, device=None, dtype="float32"):
         super().__init__()
+        check_sizes(self, num_layers=num_layers)
         sizes = [input_size] + [hidden_size] * (num_layers - 1)
         self.gru_cells = [GRUCell(n, hidden_size, bias, device, dtype) for n in sizes]
 
@@ -181,7 +193,7 @@ def _starts(layer, cells, x, h0):
     """The state of every layer before the first time; None: zeros."""
     if h0 is None:
         return [None] * len(cells)
-    expect(layer, h0, len(cells), x.shape[1], cells[0].hidden_size)
+    expect(layer, h0, len(cells), x.shape[1], cells[0].hidden_size, name="state")
     return ops.split(h0, 0).tuple()
 
 
@@ -190,9 +202,10 @@ class LSTM(Module):
 
     def __init__(self, input_size, hidden_size, num_layers=1, bias=True, device=None, dtype="float32"):
         super().__init__()
+        check_sizes(self, num_layers=num_layers)
         sizes = [input_size] + [hidden_size] * (num_layers - 1)
         self.lstm_cells = [LSTMCell(n, hidden_size, bias, device, dtype) for n in sizes]
 
     def forward(self, X, h=None):
-        y, *last = _forward(self, self.lstm_cells, X, (None, None) if h is None else h)
+        y, *last = _forward(self, self.lstm_cells, X, (None, None) if h is None else _both(self, h))
         return y, tuple(last)

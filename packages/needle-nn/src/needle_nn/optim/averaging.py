@@ -7,7 +7,7 @@ import needle_ndarray as nd
 from needle import Tensor
 from needle_ndarray import NDArray
 from needle_nn.moving import move_tensors
-from needle_nn.optim.options import number
+from needle_nn.optim.options import number, tensors
 from needle_nn.optim.state import keyed, numbered, parts
 
 
@@ -36,7 +36,7 @@ class EMA:
 
     def __init__(self, params: Iterable[Tensor], decay: float = 0.999, ramp: bool = False):
         self.decay, self.ramp, self.t = number("EMA", "decay", decay, 0, 1), bool(ramp), 0
-        self.params = [params] if isinstance(params, Tensor) else list(params)
+        self.params = [params] if isinstance(params, Tensor) else tensors("EMA", params)
         if not self.params:
             raise ValueError("EMA: no parameters")
         for i, p in enumerate(self.params):

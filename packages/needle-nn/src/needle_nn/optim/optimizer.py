@@ -9,7 +9,7 @@ from needle_ndarray import NDArray
 from needle_ndarray.ndarray import suits_step
 from needle_nn.moving import move_tensors
 from needle_nn.optim.clipping import clip_grad_norm
-from needle_nn.optim.options import Option
+from needle_nn.optim.options import Option, tensors
 from needle_nn.optim.state import check_complete, keyed, numbered, of_parameters, parts, restored
 
 
@@ -55,9 +55,9 @@ class Optimizer:
 
     def _groups(self, params: Any, options: dict[str, Any]) -> list[dict[str, Any]]:
         what = type(self).__name__
-        if isinstance(params, (Tensor, dict)) or not isinstance(params, Iterable):
+        if isinstance(params, Tensor):
             raise TypeError(f"{what}: expected an iterable of parameters, got {type(params).__name__}")
-        given = list(params)
+        given = tensors(what, params)
         if not any(isinstance(entry, dict) for entry in given):
             given = [{"params": given}]
         groups: list[dict[str, Any]] = []
@@ -74,7 +74,8 @@ class Optimizer:
     def _group(self, what: str, entry: Any, options: dict[str, Any]) -> dict[str, Any]:
         """{"params": list, number: value, ...}, checked."""
         if not isinstance(entry, dict) or "params" not in entry:
-            raise TypeError(f"{what}: expected a dict with params, got {type(entry).__name__}")
+            got = f"one with {', '.join(map(str, entry))}" if isinstance(entry, dict) else type(entry).__name__
+            raise TypeError(f"{what}: expected a dict with params, got {got}")
         unknown = [name for name in entry if name != "params" and name not in options]
         if unknown:
             raise ValueError(f"{what}: unknown option {unknown[0]!r}; known: {', '.join(options) or 'none'}")

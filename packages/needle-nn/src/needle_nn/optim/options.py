@@ -1,7 +1,10 @@
 """The numbers of an optimizer: checked, one for each group of parameters, read and set as attributes."""
 
 import math
+from collections.abc import Iterable
 from typing import Any
+
+from needle_nn.checks import shown
 
 
 def number(what: str, name: str, value: Any, low: float = 0.0, below: float = math.inf) -> float:
@@ -10,16 +13,26 @@ def number(what: str, name: str, value: Any, low: float = 0.0, below: float = ma
         result = float(value)
     except (TypeError, ValueError, OverflowError):
         result = math.nan
-    if isinstance(value, bool) or not low <= result < below:
+    if isinstance(value, (bool, str, bytes)) or not low <= result < below:
         room = f"a number from {low:g} on" if below == math.inf else f"a number in [{low:g}, {below:g})"
-        raise ValueError(f"{what}: {name} = {value!r}: expected {room}")
+        raise ValueError(f"{what}: {name} = {shown(value)}: expected {room}")
     return result
+
+
+def tensors(what: str, params: Any) -> list[Any]:
+    """Parameters as a list; the mistakes that are often made are named."""
+    if hasattr(params, "parameters") or getattr(params, "__name__", "") in ("parameters", "named_parameters"):
+        hint = "call it" if callable(params) and not hasattr(params, "parameters") else "give model.parameters()"
+        raise TypeError(f"{what}: expected an iterable of parameters, got {type(params).__name__}: {hint}")
+    if not isinstance(params, Iterable) or isinstance(params, (str, bytes, dict)):
+        raise TypeError(f"{what}: expected an iterable of parameters, got {type(params).__name__}")
+    return list(params)
 
 
 def count(what: str, name: str, value: Any, low: int = 1) -> int:
     """value as an int from `low` on."""
     if isinstance(value, bool) or not hasattr(value, "__index__") or value.__index__() < low:
-        raise ValueError(f"{what}: {name} = {value!r}: expected an int from {low} on")
+        raise ValueError(f"{what}: {name} = {shown(value)}: expected an int from {low} on")
     return value.__index__()
 
 

@@ -143,6 +143,8 @@ class WarmupLR(Schedule):
         self.warmup_steps, self.after = count("WarmupLR", "warmup_steps", warmup_steps), after
         if after is not None and (not isinstance(after, Schedule) or after.optimizer is not optimizer):
             raise TypeError("WarmupLR: after: expected a Schedule of the same optimizer")
+        if isinstance(after, ReduceOnPlateau):
+            raise TypeError("WarmupLR: after: ReduceOnPlateau follows a metric, expected a Schedule of the steps")
         super().__init__(optimizer)
         if after is not None:
             self.bases = list(after.bases)  # it has set rates of its own

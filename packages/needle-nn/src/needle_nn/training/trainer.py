@@ -20,6 +20,7 @@ from typing import Any
 
 from needle import Tensor, no_grad
 from needle_nn.checkpoint import random_state, set_random_state
+from needle_nn.checks import described
 from needle_nn.optim import clip_grad_norm
 from needle_nn.training.callbacks import Callback
 from needle_nn.training.interrupts import asking_first
@@ -61,8 +62,17 @@ class Trainer:
         clip_norm: float | None = None,
         keep: Mapping[str, Any] | None = None,
     ):
-        if accumulate < 1:
-            raise ValueError(f"Trainer: accumulate must be at least 1, got {accumulate}")
+        if isinstance(accumulate, bool) or not isinstance(accumulate, int) or accumulate < 1:
+            raise ValueError(f"Trainer: accumulate must be at least 1, an int, got {accumulate!r}")
+        for name, part, method in (
+            ("model", model, "train"),
+            ("optimizer", optimizer, "step"),
+            ("loss", loss, "__call__"),
+        ):
+            if isinstance(part, type) or (part is not None and not hasattr(part, method)):
+                raise TypeError(f"Trainer: the {name} is {described(part)}; expected Trainer(model, optimizer, loss)")
+        if isinstance(callbacks, Callback) or not isinstance(metrics or {}, Mapping):
+            raise TypeError("Trainer: expected a list of callbacks, and {name: function} as metrics")
         if schedule_every not in ("step", "epoch"):
             raise ValueError(f"Trainer: schedule_every must be step or epoch, got {schedule_every!r}")
         self.model, self.optimizer, self.loss = model, optimizer, loss
@@ -190,6 +200,8 @@ class Trainer:
 
     def _measure(self, batch: Any, means: dict[str, Mean]) -> tuple[Any, float, float]:
         """The loss, what it is per target, and how many targets that is the mean of."""
+        if not isinstance(batch, (tuple, list)) or len(batch) != 2 or not hasattr(batch[1], "shape"):
+            raise TypeError(f"Trainer: a batch is {_form(batch)}, expected (input, target) with a target of tensors")
         x, target = batch
         output = self.model(x)
         loss = self.loss(output, target)
@@ -309,6 +321,15 @@ class Trainer:
     def _tell(self, event: str, *args: Any) -> None:
         for callback in self.callbacks:
             getattr(callback, event)(self, *args)
+
+
+def _form(batch: Any) -> str:
+    """What a batch looks like, for an error."""
+    if isinstance(batch, dict):
+        return f"a dict of {', '.join(map(str, batch))}"
+    if isinstance(batch, (tuple, list)):
+        return f"({', '.join(type(field).__name__ for field in batch)})"
+    return f"a {type(batch).__name__}"
 
 
 def fit(
