@@ -57,7 +57,7 @@ class NDArrayDataset(Dataset):
         super().__init__()
         if not arrays:
             raise ValueError("NDArrayDataset: no arrays given")
-        if len(arrays) == 1 and isinstance(arrays[0], tuple):
+        if len(arrays) == 1 and isinstance(arrays[0], tuple) and any(hasattr(a, "shape") for a in arrays[0]):
             raise TypeError("NDArrayDataset: got a tuple, expected arrays one by one: NDArrayDataset(*arrays)")
         self.arrays = tuple(_as_array(i, a) for i, a in enumerate(arrays))
         lengths = [a.shape[0] if a.ndim else None for a in self.arrays]

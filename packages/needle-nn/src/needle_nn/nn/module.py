@@ -93,7 +93,7 @@ class Module:
             raise
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if isinstance(value, (Tensor, list, tuple, dict)):
+        if type(value) is not Parameter and isinstance(value, (Tensor, list, tuple, dict)):
             buffers.note(self, name, value, Parameter)
         object.__setattr__(self, name, value)
 

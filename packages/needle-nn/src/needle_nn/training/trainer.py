@@ -200,9 +200,10 @@ class Trainer:
 
     def _measure(self, batch: Any, means: dict[str, Mean]) -> tuple[Any, float, float]:
         """The loss, what it is per target, and how many targets that is the mean of."""
-        if not isinstance(batch, (tuple, list)) or len(batch) != 2 or not hasattr(batch[1], "shape"):
+        fields = () if isinstance(batch, (Tensor, dict)) else tuple(batch)
+        if len(fields) != 2 or not hasattr(fields[1], "shape"):
             raise TypeError(f"Trainer: a batch is {_form(batch)}, expected (input, target) with a target of tensors")
-        x, target = batch
+        x, target = fields
         output = self.model(x)
         loss = self.loss(output, target)
         value, weight = float(loss.item()), count_targets(self.loss, target)
