@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -130,6 +131,8 @@ def test_killed_while_writing(tmp_path):
     for _ in range(4):
         with subprocess.Popen([sys.executable, "-c", WRITER, tmp_path], stdout=subprocess.PIPE) as run:
             run.stdout.readline()
+            while not reached and not Checkpoints(tmp_path).files():  # the first one, on a busy machine
+                time.sleep(0.001)
             try:
                 run.wait(rng.uniform(0.02, 0.1))
             except subprocess.TimeoutExpired:
