@@ -1,7 +1,6 @@
 """Operators of your own: two functions and a decorator instead of a class."""
 
 import functools
-from copy import copy
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ __all__ = ["operator"]
 
 def _kept(constant: Any) -> Any:
     """A constant for backward: a copy of what the caller could change meanwhile."""
-    return copy(constant) if isinstance(constant, (NDArray, np.ndarray, list, dict, set)) else constant
+    return constant.copy() if isinstance(constant, (NDArray, np.ndarray, list, dict, set)) else constant
 
 
 class Operator:
