@@ -79,8 +79,8 @@ class Lock:
                 if (handle := self._try()) is not None:
                     return handle
             except (FileNotFoundError, FileExistsError):
-                if not left or os.path.lexists(self.path.parent):
-                    raise  # else the last holder has removed the folder as we came
+                if not left:
+                    raise  # before: the last holder may have removed the folder as we came, and the next one made it
         raise InUseError(f"{self.what} is in use by others, one after the other")
 
     def _try(self) -> int | None:
