@@ -51,14 +51,14 @@ COMPILE = [
 OPTIMIZE = "-O" + os.environ.get("NEEDLE_BUILD_OPTIMIZE", "3")
 COMPILE += ["-O0", "-g1", "-fsanitize=address,undefined", "-fno-omit-frame-pointer"] if DEBUG else [OPTIMIZE, "-g0"]
 LINK = ["-fsanitize=address,undefined"] if DEBUG else []
+# Lists and tuples come from users, so their bounds are checked; loops of the kernels run over memory that was.
+KERNEL_DIRECTIVES = {"boundscheck": DEBUG, "initializedcheck": DEBUG}
 DIRECTIVES = {
     "language_level": 3,
-    "boundscheck": DEBUG,
     "wraparound": False,
     "cdivision": True,
     "nonecheck": True,
     "binding": False,  # plain method descriptors check what self is; Cython's own functions do not
-    "initializedcheck": DEBUG,
     "embedsignature": True,
 }
 
@@ -87,12 +87,15 @@ def extension(name, source, flags=()):
     )
 
 
+def translate(pyx, directives):
+    return cythonize(pyx, include_path=["src"], compiler_directives=directives, nthreads=os.cpu_count() or 1)
+
+
 def extensions():
     """One C file per .pyx; a kernel's C file is compiled once per level into kernels/<level>/."""
-    pyx = [extension(f"needle_ndarray.{name}", f"{ROOT}/{name}.pyx") for name in MODULES]
-    pyx += [extension(f"needle_ndarray.kernels.{name}", f"{ROOT}/kernels/{name}.pyx") for name in KERNELS]
-    built = cythonize(pyx, include_path=["src"], compiler_directives=DIRECTIVES, nthreads=os.cpu_count() or 1)
-    once = built[: len(MODULES)]
+    once = translate([extension(f"needle_ndarray.{name}", f"{ROOT}/{name}.pyx") for name in MODULES], DIRECTIVES)
+    kernels = [extension(f"needle_ndarray.kernels.{name}", f"{ROOT}/kernels/{name}.pyx") for name in KERNELS]
+    translate(kernels, DIRECTIVES | KERNEL_DIRECTIVES)
     kernels = [
         extension(f"needle_ndarray.kernels.{level}.{name}", f"{ROOT}/kernels/{name}.c", flags)
         for level, flags in kernel_levels().items()

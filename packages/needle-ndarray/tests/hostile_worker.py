@@ -10,6 +10,7 @@ import numpy as np
 import needle_ndarray as nd
 from needle_ndarray import backend as tables
 from needle_ndarray.buffer import Buffer
+from needle_ndarray.testing.hostile import SCALARS, HostLie, Twice, liars
 
 
 def array(device="cpu"):
@@ -41,10 +42,42 @@ def attempt(call, *args, **kwargs):
     return None
 
 
+def check_scalars():
+    """Every operator and function with every NumPy scalar type: what the Python number gives, or TypeError."""
+    wrong = []
+    calls = [
+        *("a + s", "s + a", "a - s", "s - a", "a * s", "s * a", "a / s", "s / a", "a // s", "a % s", "a ** s", "a == s", "a < s"),
+        *("a & s", "nd.maximum(a, s)", "nd.where(a > 0, a, s)", "nd.where(a > 0, s, s)", "nd.where(s, a, a)", "a.clip(s, s)"),
+        *("nd.full((2,), s)", "nd.pad(a, ((1, 1),), s)", "nd.add(a, s, out=a.copy())", "a.where(a > 0, s)", "nd.array(s)"),
+        *("b.fill(s)", "b.__setitem__(0, s)", "b.__setitem__([0], s)", "b.__iadd__(s)", "nd.sgd_step([b], [b], lr=s)"),
+    ]  # fmt: skip
+    for scalar in SCALARS:
+        number = isinstance(scalar, (np.number, np.bool_)) and not isinstance(
+            scalar, (np.complexfloating, np.timedelta64)
+        )
+        plain = (scalar.item() if scalar.dtype.char != "g" else float(scalar)) if number else scalar
+        for dtype in nd.dtypes.DTYPES:
+            for text in calls:
+                got, expected = (outcome_of(text, dtype, s) for s in (scalar, plain))
+                if got != expected and "nd.array" not in text and "full" not in text:
+                    wrong.append(f"{text} for {dtype} and {scalar!r}: {got}, expected {expected}")
+    assert not wrong, "\n".join(wrong[:20])
+
+
+def outcome_of(text, dtype, s):
+    """What an expression gives, in all that can be compared, or the name of its exception."""
+    a, b = nd.array([1, 1], dtype), nd.array([1, 1], dtype)
+    try:
+        made = eval(text, {"a": a, "b": b, "s": s, "nd": nd})
+    except Exception as error:
+        return type(error).__name__
+    return (str(made.dtype), made.tolist(), b.tolist()) if isinstance(made, nd.NDArray) else b.tolist()
+
+
 def sweep_function(call, seed=0, rounds=400):
     """Call with nothing, with each piece of junk, and with random handfuls of it, some by keyword."""
     rng = random.Random(seed)
-    things = junk()
+    things = junk() + [liars(rng) for _ in range(40)]
     attempt(call)
     for thing in things:
         attempt(call, thing)
@@ -227,7 +260,7 @@ def run(code):
     try:
         exec(code, {"nd": nd, "np": np, "array": array, "Buffer": Buffer, "junk": junk, "attempt": attempt,
                     "sweep_function": sweep_function, "sweep_methods": sweep_methods, "sweep_verbs": sweep_verbs,
-                    "sweep_convolutions": sweep_convolutions,
+                    "sweep_convolutions": sweep_convolutions, "check_scalars": check_scalars, "Twice": Twice, "HostLie": HostLie,
                     "threading": threading, "NDArray": nd.NDArray, "tables": tables})  # fmt: skip
     except BaseException as error:
         return f"{type(error).__name__}: {error}"

@@ -337,3 +337,26 @@ def test_joining(data):
     if x.shape[axis] % parts == 0:
         for got, expected in zip(nd.split(p, parts, axis), np.split(x, parts, axis), strict=True):
             assert_same(got.numpy(), expected)
+
+
+SCALAR_TYPES = [np.bool_, *np.sctypeDict.values()]
+SCALAR_TYPES = sorted({t for t in SCALAR_TYPES if np.dtype(t).kind in "biuf"}, key=lambda t: np.dtype(t).char)
+
+
+@given(st.data(), st.sampled_from(SCALAR_TYPES), st.integers(0, 7))
+def test_numpy_scalars(data, kind, value):
+    """A NumPy scalar of any type is the Python number it stands for."""
+    _, _, p, _ = data.draw(chains(data.draw(DEVICES)))
+    scalar = kind(value)
+    number = bool(value) if kind is np.bool_ else float(value) if np.dtype(kind).kind == "f" else value
+    op = data.draw(st.sampled_from(["add", "subtract", "multiply", "divide", "maximum", "equal", "less", "power"]))
+    for order in (lambda s: getattr(nd, op)(p, s), lambda s: getattr(nd, op)(s, p), lambda s: nd.where(p > 0, p, s)):
+        try:
+            expected = order(number)
+        except (TypeError, ValueError) as error:
+            with pytest.raises(type(error)):
+                order(scalar)
+            continue
+        got = order(scalar)
+        assert got.dtype is expected.dtype
+        assert_same(got.numpy(), expected.numpy())

@@ -211,6 +211,61 @@ CASES = {
         "for f in (lambda: nd.zeros(3, device=d), lambda: nd.zeros(3, device=d) + 1, lambda: nd.array([1], device=d).item()): attempt(f)",
         "ok",
     ),
+    # scalars of every type
+    "every NumPy scalar": ("check_scalars()", "ok"),
+    "a scalar that is its own item": ("class Own(np.longdouble):\n def item(self): return self\nassert (array() * Own(2))[0, 1].item() == 2", "ok"),
+    # answers that differ the second time
+    "as_strided with two offsets": ("v = array().as_strided((4,), (1,), Twice(0, 10**10)); v[...] = 1; v.offset == 0 or 1 / 0", "ok"),
+    "make with two offsets": ("v = NDArray.make((4,), (1,), offset=Twice(0, 10**10)); v[...] = 1", "ok"),
+    "make of a handle with two offsets": ("v = NDArray.make((4,), handle=array()._handle, offset=Twice(0, 10**10)); v[...] = 1", "ok"),
+    "make of a handle with a shape that is read once": ("assert NDArray.make(iter((2, 3)), handle=array()._handle).shape == (2, 3)", "ok"),
+    "as_strided with two shapes": ("v = array().as_strided((Twice(2, 10**10),), (Twice(1, 10**10),)); v[...] = 1", "ok"),
+    "axes that change in a verb": (
+        "for axes in ((Twice(0, 10**6),), (Twice(0, -10**6), 1), (0,) * 40, (1, 1)):\n"
+        " attempt(nd.cpu().backend.reduce, tables.REDUCE['sum'], array(), axes, nd.zeros(4))", "ok"),
+    "paddings that change in a verb": (
+        "x = nd.ones((1, 2, 2, 1)); w = nd.ones((3, 3, 1, 1))\nfor late in (0, 10**6, -10**6, 2**62):\n"
+        " attempt(nd.cpu().backend.conv2d, x, w, (1, 1), ((1, Twice(1, late)), (Twice(1, late), 1)), (1, 1), 1, nd.ones((1, 2, 2, 1)))", "ok"),
+    "a slice that changes": ("array()[slice(Twice(0, 10**9), Twice(2, 10**9))].sum()", None),
+    "sizes that change in matmul_tiled": (
+        "h = nd.ones(64)._handle\nclass Size(int):\n def __mul__(self, other): return 0\n __rmul__ = __mul__\n"
+        "nd.cpu().matmul_tiled(h, h, h, Size(8000), Size(8000), Size(8000))", "ValueError"),
+    "permute twice": ("array().permute(Twice([1, 0], [99, 10**10]))", None),
+    # lists that are empty, or end nowhere
+    "dlpack for no version": ("array().__dlpack__(max_version=())", r"TypeError: .*\(\)"),
+    "dlpack for half a version": ("array().__dlpack__(max_version=[1])", "TypeError"),
+    "dlpack for a version of words": ("array().__dlpack__(max_version=('a', 'b'))", "TypeError"),
+    "a step without lists": ("from needle_ndarray.ndarray import run_step; run_step('softmax', (), (3,))", "ValueError: .*0 lists"),
+    "a step with one list": ("from needle_ndarray.ndarray import run_step; run_step('sgd_step', ([],), (3,))", "ValueError: .*1 lists"),
+    "a step with empty lists": ("from needle_ndarray.ndarray import run_step; run_step('sgd_step', ([], []), ())", "ok"),
+    **{
+        f"endless: {code}": (f"import itertools; e = itertools.count(); r = itertools.repeat(nd.ones(2))\n{code}", r"ValueError: .*more|TypeError|ValueError: .*33")
+        for code in (
+            "nd.concatenate(r)", "nd.stack(r)", "array().permute(e)", "array().transpose(e)", "nd.permute(array(), e)", "nd.pad(array(), e)",
+            "nd.pad(array(), itertools.repeat((1, 1)))", "nd.tile(array(), e)", "nd.split(array(), e)", "nd.moveaxis(array(), e, e)",
+            "array().sum(e)", "array().reshape(e)", "array().broadcast_to(e)", "nd.zeros(e)", "NDArray.make(e)", "NDArray.compact_strides(e)",
+            "array().as_strided(e, e)", "nd.sgd_step(r, r, lr=1.0)", "nd.array(e)", "nd.conv2d(nd.ones((1, 3, 3, 1)), nd.ones((1, 1, 1, 1)), e)",
+            "class L(list):\n __iter__ = lambda self: itertools.repeat(0)\narray().sum(L([0]))",
+            "class L(list):\n __iter__ = lambda self: itertools.repeat(nd.ones(2))\nnd.concatenate(L([0]))",
+        )
+    },
+    # arrays that are made while they are used, and subclasses that lie
+    "initialised while it is initialised": (
+        "x = NDArray.__new__(NDArray); seen = []\nclass Evil:\n def __array__(self, dtype=None, copy=None):\n"
+        "  x.__init__(np.ones(1 << 22, 'float32')); seen.append(memoryview(x)); return np.ones(3, 'float32')\n"
+        "attempt(x.__init__, Evil()); nd.empty_cache(); assert seen[0][0] == 1 and x.shape == (1 << 22,)", "ok"),
+    "initialised while it is indexed": (
+        "x = NDArray.__new__(NDArray)\nclass Evil:\n def __index__(self): attempt(x.__init__, np.ones((1,) * 32)); return 0\n"
+        "x[(None,) * 31 + (slice(Evil(), 1),)]", "RuntimeError"),
+    "a buffer of an array that lies": (
+        "for lie in (dict(T=5), dict(nbytes=10**12), dict(itemsize=8), dict(shape=(10**9,)), dict(strides=(10**9,)), dict(dtype='bool'), dict(copy=lambda: 5)):\n"
+        " x = type('Lie', (NDArray,), {k: property(lambda self, v=v: v) for k, v in lie.items()})([1.0, 2.0])\n"
+        " for f in (lambda: bytes(memoryview(x)), lambda: np.asarray(x).sum(), lambda: np.from_dlpack(x).sum(), lambda: nd.from_dlpack(x).sum(),\n"
+        "           lambda: x.numpy().sum(), lambda: x.fill(1), lambda: (x + x).sum(), lambda: x.sum(), lambda: repr(x), lambda: x.T, lambda: nd.stack([x, x])): attempt(f)\n"
+        " assert memoryview(x).nbytes == 8", "ok"),
+    "a NumPy array that lies": ("x = np.ones(6, 'float32').view(HostLie); assert nd.from_numpy(x).shape == (6,) and nd.array(x).shape == (6,)", "ok"),
+    "a dtype made by hand": ("from needle_ndarray.dtypes import DType\nfor c in (-1, 5, 99, 2**30):\n attempt(nd.zeros, 3, DType('float32', c)); attempt(array().astype, DType('float32', c))", "ok"),
+    "an op of a table made anew": ("tables.UNARY['exp'].__init__('exp', 9999, 'any', 'same')", "TypeError"),
     # elements
     "indices beyond": ("array()[[0, 99]]", r"IndexError: .*99"),
     "indices far before": ("array()[[-99]]", r"IndexError: .*-99"),
@@ -227,6 +282,20 @@ CASES = {
         "t = threading.Thread(target=flip); t.start()\nfor _ in range(30): attempt(lambda: a[i])\nstop.append(1); t.join()",
         "ok",
     ),
+    **{
+        f"index changes meanwhile: {code}": (
+            "i = nd.zeros(200000, 'int64'); host = np.asarray(i); a = nd.ones(1000); b = nd.ones((1000, 3)); v = nd.ones(200000); w = nd.ones((200000, 3)); stop = []\n"
+            "def flip():\n while not stop: host[100000:] = 2**40; host[100000:] = -2**40; host[100000:] = 0\n"
+            f"t = threading.Thread(target=flip); t.start()\nfor _ in range(60): attempt(lambda: {code})\nstop.append(1); t.join()",
+            "ok",
+        )
+        for code in (
+            "nd.take(a, i, axis=0)", "nd.take(b, i, axis=0)", "nd.take(b.T, i, axis=1)", "nd.scatter_add(a, i, v)", "nd.scatter_add(b, i, w)",
+            "nd.scatter_add(b.T, i, w.T, axis=1)", "nd.scatter_add(b[:, ::2], i, w[:, ::2])", "a[i]", "a.__setitem__(i, v)", "nd.one_hot(1000, i)",
+            "nd.cross_entropy(w, i)", "nd.take_along_axis(a, i, axis=0)", "nd.cpu().backend.take(a, i, v)", "nd.cpu().backend.put(a, i, v)",
+            "nd.cpu().backend.put(b[:, ::2], i, w[:, ::2])", "nd.cpu().backend.scatter_add(a, i, v)", "nd.add_at(a, i, 1.0)",
+        )
+    },
     "mask changes meanwhile": (
         "m = nd.zeros(1000, 'bool'); a = nd.zeros(1000); stop = []\n"
         "def flip():\n while not stop: m.fill(True); m.fill(False)\n"

@@ -28,6 +28,8 @@ cdef class Op:
     """
 
     def __init__(self, str name, int code, str accepts, str result, str formula=""):
+        if self.verb:
+            raise TypeError(f"Op.__init__: {self.name} is in a table, where it keeps its meaning")
         self.name, self.code, self.accepts, self.result, self.formula = name, code, accepts, result, formula
         cdef int i
         self.compute_dtype = [COMPUTE[accepts][i] for i in range(DTYPE_COUNT)]

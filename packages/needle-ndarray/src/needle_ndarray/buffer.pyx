@@ -81,10 +81,11 @@ cdef class Buffer:
 
     def __init__(self, data):
         """Wrap the writable, C-contiguous bytes of somebody else's object."""
-        if self.nbytes or self.size_class >= 0:
+        cdef unsigned char[::1] given = memoryview(data).cast("B")
+        if self.nbytes or self.size_class >= 0:         # only now: asking `data` for its bytes may have called this
             raise TypeError("Buffer.__init__: the buffer holds memory already")
-        self.data = memoryview(data).cast("B")
-        self.nbytes = self.data.shape[0]
+        self.data = given
+        self.nbytes = given.shape[0]
 
     def ptr(self):
         """The address of the first byte."""

@@ -14,11 +14,13 @@ from needle_ndarray.kernels cimport conv, pool as pools, recurrent
 from needle_ndarray.kernels cimport index as indexing, matmul as products, random as generators, reduce as reductions
 from needle_ndarray.kernels.gemm cimport Blas
 from needle_ndarray.kernels.views cimport View, int64
-from needle_ndarray.ndarray cimport NDArray
+from needle_ndarray.ndarray cimport NDArray, compact_copy, empty_compact
 from needle_ndarray.optable cimport EXP, FLOAT32, GELU_GRAD, INT64, POWER, RELU, TANH
 from needle_ndarray.threads cimport threads_for
 
 import numpy as np
+
+from needle_ndarray.dtypes import DTYPES
 
 
 # Elements from which a second thread pays, measured (benchmarks/, 2 cores): waking it costs about 5 us.
@@ -75,38 +77,36 @@ cdef int done(int status) except -1:
 
 cdef int kept_first(const View* a, tuple axes, View* out) except -1:
     """out = a with the given axes last; how many come before them"""
-    cdef int i, n = 0, ndim = a.ndim
+    cdef int i, n = 0, ndim = a.ndim, kept = ndim - <int> len(axes)
+    cdef Py_ssize_t axis
     cdef bint last[32]
     out[0] = a[0]
     for i in range(ndim):
         last[i] = False
-    for axis in axes:
-        if not 0 <= axis < ndim:
-            raise ValueError(f"axis {axis} of {ndim}")
-        last[<int> axis] = True
+    for i in range(len(axes)):
+        axis = axes[i]
+        if not 0 <= axis < ndim or last[axis]:
+            raise ValueError(f"axes {axes} of {ndim}")
+        last[axis] = True
+        out.shape[kept + i], out.strides[kept + i] = a.shape[axis], a.strides[axis]
     for i in range(ndim):
         if not last[i]:
             out.shape[n], out.strides[n] = a.shape[i], a.strides[i]
             n += 1
-    for i in axes:
-        out.shape[n], out.strides[n] = a.shape[i], a.strides[i]
-        n += 1
-    if n != ndim:
-        raise ValueError(f"axes {axes} of {ndim}")
-    return ndim - len(axes)
+    return kept
 
 
-cdef int check_index(const View* index, Py_ssize_t bound, Py_ssize_t count) except -1:
-    cdef const int64* at = <const int64*> index.data
-    cdef Py_ssize_t i
-    cdef bint inside = True
+cdef int check_index(const View* index, Py_ssize_t count) except -1:
+    """The kernels read an index as it lies, and check each entry when they read it."""
     if index.dtype != INT64 or index.ndim != 1 or index.shape[0] != count or (count > 1 and index.strides[0] != 1):
         raise ValueError("a verb of the cpu backend was given an index that is not 1-d, compact int64 of the right length")
-    for i in range(count):
-        inside &= (at[i] >= 0) & (at[i] < bound)
-    if not inside:
-        raise IndexError(f"an index is out of bounds for an axis of size {bound}")
     return 0
+
+
+cdef int indexed(int status, Py_ssize_t bound) except -1:
+    if status == indexing.OUTSIDE:
+        raise IndexError(f"an index is out of bounds for an axis of size {bound}")
+    return done(status)
 
 
 include "cpu_nn.pxi"
@@ -146,17 +146,19 @@ cdef class CPUBackend(Backend):
         cdef View source
         cdef NDArray array = host(a, &source)
         cdef NDArray out
-        values = np.empty(array.shape, array.dtype.numpy)
+        dtype = DTYPES[array._dtype]
+        values = np.empty(tuple([array._shape[i] for i in range(array._ndim)]), dtype.numpy)
         if array._size:
-            out = NDArray.make(array.shape, device=self.device, handle=Buffer(values.reshape(-1)), dtype=array.dtype)
+            out = NDArray.make(values.shape, device=self.device, handle=Buffer(values.reshape(-1)), dtype=dtype)
             self.copy(a, out)
         return values
 
     cpdef fill(self, object out, object value):
         cdef View target
         cdef View source
-        cdef NDArray one = NDArray.make((), device=self.device, dtype=out.dtype)
+        cdef NDArray one
         host(out, &target)
+        one = empty_compact(self, target.dtype, 0, NULL)
         host(one, &source)
         np.asarray(one)[...] = value
         cdef int threads = threads_for(target.size, THREADS_FROM)
@@ -331,7 +333,6 @@ cdef class CPUBackend(Backend):
         cdef int threads, status, n, i
         cdef const Blas* blas_found
         cdef Py_ssize_t largest
-        cdef NDArray result = <NDArray?> out
         host(a, &left)
         host(b, &right)
         host(out, &target)
@@ -347,7 +348,7 @@ cdef class CPUBackend(Backend):
             return 0
         if target.strides[n - 1] != 1 and target.shape[n - 1] > 1 or target.strides[n - 2] < target.shape[n - 1] \
                 and target.shape[n - 2] > 1:
-            temporary = NDArray.make(result.shape, device=self.device, dtype=result.dtype)
+            temporary = empty_compact(self, target.dtype, n, target.shape)
             self.matmul(a, b, temporary)
             self.copy(temporary, out)
             return 0
@@ -375,12 +376,12 @@ cdef class CPUBackend(Backend):
         for i in range(1, source.ndim):
             if source.shape[i] != target.shape[i]:
                 raise ValueError("take: out does not fit")
-        check_index(&at, source.shape[0], target.shape[0])
+        check_index(&at, target.shape[0])
         threads = threads_for(target.size, THREADS_FROM)
         if target.size:
             with nogil:
                 status = indexing.take_views(&source, <const int64*> at.data, &target, threads)
-            done(status)
+            indexed(status, source.shape[0])
 
     cpdef put(self, object a, object index, object values):
         cdef View target, at, source
@@ -392,7 +393,7 @@ cdef class CPUBackend(Backend):
         if source.size:
             with nogil:
                 status = indexing.put_views(&target, <const int64*> at.data, &source)
-            done(status)
+            indexed(status, target.shape[0])
 
     cpdef scatter_add(self, object a, object index, object values):
         cdef View target, at, source
@@ -405,7 +406,7 @@ cdef class CPUBackend(Backend):
         if source.size:
             with nogil:
                 status = indexing.scatter_add_views(&target, <const int64*> at.data, &source, threads)
-            done(status)
+            indexed(status, target.shape[0])
 
     cdef int fits_rows(self, str what, View* target, View* at, View* source) except -1:
         cdef int i
@@ -414,7 +415,7 @@ cdef class CPUBackend(Backend):
             fits = fits and source.shape[i] == target.shape[i]
         if not fits:
             raise ValueError(f"{what}: values do not fit")
-        return check_index(at, target.shape[0], source.shape[0])
+        return check_index(at, source.shape[0])
 
     cpdef random(self, Op op, unsigned long long seed, unsigned long long counter, object out):
         known(op, RANDOM_OP)
@@ -564,11 +565,11 @@ cdef class CPUBackend(Backend):
         """out = a @ b over handles that hold float32 tiles [M/T][N/T][T][T]; m, n, p are multiples of the tile size."""
         cdef Buffer left = <Buffer?> a, right = <Buffer?> b, target = <Buffer?> out
         for name, size in (("m", m), ("n", n), ("p", p)):
-            if not isinstance(size, int) or size <= 0 or size % TILE_SIZE:
+            if type(size) is not int or size <= 0 or size % TILE_SIZE:
                 raise ValueError(f"matmul_tiled: {name} = {size!r} is not a positive multiple of the tile size {TILE_SIZE}")
-        for name, handle, size in (("a", a, m * n), ("b", b, n * p), ("out", out, m * p)):
-            if handle.nbytes < 4 * size:
-                raise ValueError(f"matmul_tiled: {name} holds {handle.nbytes} bytes, {4 * size} are needed")
+        for name, held, size in (("a", left.nbytes, m * n), ("b", right.nbytes, n * p), ("out", target.nbytes, m * p)):
+            if held < 4 * size:
+                raise ValueError(f"matmul_tiled: {name} holds {held} bytes, {4 * size} are needed")
         cdef Py_ssize_t rows = m, inner = n, columns = p
         cdef const float* left_at = <const float*> &left.data[0]
         cdef const float* right_at = <const float*> &right.data[0]

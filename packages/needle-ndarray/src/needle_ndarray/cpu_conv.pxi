@@ -25,18 +25,17 @@ cdef Py_ssize_t places(Py_ssize_t size, Py_ssize_t before, Py_ssize_t after, Py_
 
 
 cdef int geometry(const View* x, const View* y, Py_ssize_t kh, Py_ssize_t kw, object stride, object padding, object dilation,
-                  conv.Conv* out) except -1:
-    """The sizes of a convolution or pooling from x to y, once they are found to agree"""
-    cdef Py_ssize_t bottom = 0, right = 0
+                  conv.Conv* out, Py_ssize_t* after) except -1:
+    """The sizes of a convolution or pooling from x to y, once they are found to agree; after: the padding below and to the right"""
     if not isinstance(padding, tuple) or len(padding) != 2:
         raise TypeError(f"a verb of the cpu backend was given the padding {padding!r}")
-    numbers(padding[0], 0, &out.top, &bottom)
-    numbers(padding[1], 0, &out.left, &right)
+    numbers(padding[0], 0, &out.top, &after[0])
+    numbers(padding[1], 0, &out.left, &after[1])
     numbers(stride, 1, &out.sh, &out.sw)
     numbers(dilation, 1, &out.dh, &out.dw)
     if x.ndim != 4 or y.ndim != 4 or x.dtype < FLOAT32 or x.dtype != y.dtype or x.shape[0] != y.shape[0] \
-            or y.shape[1] != places(x.shape[1], out.top, bottom, kh, out.sh, out.dh) \
-            or y.shape[2] != places(x.shape[2], out.left, right, kw, out.sw, out.dw):
+            or y.shape[1] != places(x.shape[1], out.top, after[0], kh, out.sh, out.dh) \
+            or y.shape[2] != places(x.shape[2], out.left, after[1], kw, out.sw, out.dw):
         raise ValueError("a verb of the cpu backend was given arrays whose shapes or dtypes do not fit the geometry")
     out.n, out.h, out.w, out.c = x.shape[0], x.shape[1], x.shape[2], x.shape[3]
     out.kh, out.kw, out.oh, out.ow, out.f = kh, kw, y.shape[1], y.shape[2], y.shape[3]
@@ -49,7 +48,7 @@ cdef NDArray packed(Backend backend, object given, bint output):
     cdef NDArray a = <NDArray> given, made
     if a._compact:
         return a
-    made = NDArray.make(a.shape, device=backend.device, dtype=a.dtype)
+    made = empty_compact(backend, a._dtype, a._ndim, a._shape)
     if not output:
         backend.copy(a, made)
     return made
@@ -60,16 +59,16 @@ cdef Py_ssize_t idle(Py_ssize_t reach, Py_ssize_t padding, Py_ssize_t kernel, Py
     return min(padding // dilation, min((reach + dilation - 1) // dilation, kernel - 1)) if reach > 0 else 0
 
 
-cdef tuple trimmed(const conv.Conv* g, tuple padding):
+cdef tuple trimmed(const conv.Conv* g, const Py_ssize_t* after):
     """(rows and columns of the kernel that see the image, the padding that is left), None where all of them do"""
     cdef Py_ssize_t top = idle(g.top - (g.oh - 1) * g.sh, g.top, g.kh, g.dh)
     cdef Py_ssize_t left = idle(g.left - (g.ow - 1) * g.sw, g.left, g.kw, g.dw)
-    cdef Py_ssize_t bottom = idle((g.kh - 1) * g.dh - g.top - g.h + 1, padding[0][1], g.kh - top, g.dh)
-    cdef Py_ssize_t right = idle((g.kw - 1) * g.dw - g.left - g.w + 1, padding[1][1], g.kw - left, g.dw)
+    cdef Py_ssize_t bottom = idle((g.kh - 1) * g.dh - g.top - g.h + 1, after[0], g.kh - top, g.dh)
+    cdef Py_ssize_t right = idle((g.kw - 1) * g.dw - g.left - g.w + 1, after[1], g.kw - left, g.dw)
     if top + left + bottom + right == 0:
         return None
     return ((slice(top, g.kh - bottom), slice(left, g.kw - right)),
-            ((g.top - top * g.dh, padding[0][1] - bottom * g.dh), (g.left - left * g.dw, padding[1][1] - right * g.dw)))
+            ((g.top - top * g.dh, after[0] - bottom * g.dh), (g.left - left * g.dw, after[1] - right * g.dw)))
 
 
 cdef int threads_for_work(double work, Py_ssize_t threshold) noexcept:
@@ -83,6 +82,7 @@ cdef int convolution(Backend backend, int op, object x, object weight, object y,
     cdef conv.Conv g
     cdef const Blas* blas_found = blas()
     cdef Py_ssize_t count
+    cdef Py_ssize_t after[2]
     cdef int threads, dtype
     cdef NDArray a, b, c
     cdef Buffer scratch
@@ -92,7 +92,7 @@ cdef int convolution(Backend backend, int op, object x, object weight, object y,
     host(y, &result)
     if filters.ndim != 4 or filters.dtype != image.dtype or groups < 1:
         raise ValueError("a verb of the cpu backend was given arrays whose shapes or dtypes do not fit the geometry")
-    geometry(&image, &result, filters.shape[0], filters.shape[1], stride, padding, dilation, &g)
+    geometry(&image, &result, filters.shape[0], filters.shape[1], stride, padding, dilation, &g, after)
     if g.c % groups or g.f % groups or filters.shape[2] != g.c // groups or filters.shape[3] != g.f:
         raise ValueError("a verb of the cpu backend was given arrays whose shapes or dtypes do not fit the geometry")
     g.groups = groups
@@ -100,7 +100,7 @@ cdef int convolution(Backend backend, int op, object x, object weight, object y,
     if image.size == 0 or filters.size == 0 or result.size == 0:
         backend.fill(out, 0)
         return 0
-    rest = trimmed(&g, padding)
+    rest = trimmed(&g, after)
     if rest is not None:                # small images under wide padding: most of the products would be with zeros
         if op == conv.WEIGHT_GRAD:
             backend.fill(weight, 0)
@@ -136,6 +136,7 @@ cdef int pooling(Backend backend, int op, object x, object y, object out, tuple 
     cdef View image, result, source
     cdef conv.Conv g
     cdef Py_ssize_t kh = 0, kw = 0
+    cdef Py_ssize_t after[2]
     cdef bint backward = op == pools.MAX_POOL_GRAD or op == pools.AVG_POOL_GRAD
     cdef NDArray a, b, made
     cdef char* x_at = NULL
@@ -144,7 +145,7 @@ cdef int pooling(Backend backend, int op, object x, object y, object out, tuple 
     host(out if backward else x, &image)
     host(y if backward else out, &result)
     numbers(size, 1, &kh, &kw)
-    geometry(&image, &result, kh, kw, stride, padding, (1, 1), &g)
+    geometry(&image, &result, kh, kw, stride, padding, (1, 1), &g, after)
     if op == pools.MAX_POOL_GRAD:
         host(x, &source)
         agree(&source, &image, True)

@@ -161,7 +161,7 @@ cdef NDArray matrices(str verb, object given, const View* lead, Py_ssize_t rows,
 cdef NDArray readable(NDArray a, View* view):
     """The array, or a compact copy where BLAS cannot read its rows"""
     if not blas_rows(view):
-        a = a.copy()
+        a = compact_copy(a)
         a.view_into(view)
     return a
 
@@ -194,7 +194,7 @@ cdef int attention_threads(const attentions.Attention* job) noexcept:
 cdef NDArray writable(NDArray a, View* view):
     """The result, or room for it where its rows have no unit stride"""
     if not blas_rows(view):
-        a = NDArray.make(a.shape, device=a.device, dtype=a.dtype)
+        a = empty_compact(a._backend, a._dtype, a._ndim, a._shape)
         a.view_into(view)
     return a
 

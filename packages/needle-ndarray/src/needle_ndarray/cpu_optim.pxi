@@ -57,6 +57,11 @@ cdef int cpu_step(str verb, list params, list grads, list m, list v, const optim
     if total < NOGIL_FROM:
         optim.run_steps(rule, items, count, 1)
     else:
+        try:
+            held = [list(arrays) for arrays in given if arrays is not None]     # another thread may empty the lists given
+        except MemoryError:
+            free(items)
+            raise
         with nogil:
             optim.run_steps(rule, items, count, threads)
     free(items)

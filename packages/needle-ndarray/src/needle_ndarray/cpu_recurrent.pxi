@@ -84,7 +84,7 @@ cdef class Run:
         shaped(self.verb, given, self.job.dtype, shape, &view)
         a = room = <NDArray> given
         if not a._compact:
-            room = a.copy() if read else NDArray.make(a.shape, device=a.device, dtype=a.dtype)
+            room = compact_copy(a) if read else empty_compact(a._backend, a._dtype, a._ndim, a._shape)
             if written:
                 self.results.append((room, a))
         self.held.append(room)

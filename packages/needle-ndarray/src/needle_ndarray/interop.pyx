@@ -14,9 +14,12 @@ from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
+from operator import index as as_index
+
 import numpy as np
 
 from needle_ndarray.buffer cimport Buffer
+from needle_ndarray.kernels.views cimport View
 from needle_ndarray.ndarray cimport MAX_NDIM, NDArray
 
 from needle_ndarray.dtypes import DTYPES, dtype as to_dtype_object
@@ -91,7 +94,7 @@ def dlpack_device(NDArray a not None):
 def to_dlpack(NDArray a not None, max_version=None, dl_device=None, copy=None, stream=None):
     """A capsule that keeps the array's memory alive: versioned where the consumer knows DLPack 1."""
     from needle_ndarray.devices import cpu
-    cdef bint versioned = max_version is not None and max_version[0] >= 1
+    cdef bint versioned = major_version(max_version) >= 1
     cdef bint on_host = isinstance(a._buffer, Buffer)
     cdef int i
     cdef bint to_host = dl_device is None or tuple(dl_device) == (CPU, 0)
@@ -105,6 +108,17 @@ def to_dlpack(NDArray a not None, max_version=None, dl_device=None, copy=None, s
         if a._strides[i] < 0 and a._shape[i] > 1 and a._size:     # PyTorch ends the process on them
             raise BufferError(f"__dlpack__: negative strides {a.strides} cannot be exported: use .compact()")
     return capsule_of(a, versioned, IS_COPIED if copy or not on_host else 0)
+
+
+cdef object major_version(object given):
+    """Of a pair (major, minor); 0 for None"""
+    if given is None:
+        return 0
+    try:
+        major, _minor = given
+        return as_index(major)
+    except (TypeError, ValueError):
+        raise TypeError(f"__dlpack__: max_version {given!r}: expected (major, minor) or None") from None
 
 
 cdef object capsule_of(NDArray a, bint versioned, uint64_t flags):
@@ -132,10 +146,12 @@ cdef object capsule_of(NDArray a, bint versioned, uint64_t flags):
 
 
 cdef void describe(NDArray a, DLTensor* out, int64_t* layout) noexcept:
+    cdef View view
     cdef int i
+    a.view_into(&view)
     out.data, out.byte_offset, out.ndim = a._ptr, 0, a._ndim
     out.device.device_type, out.device.device_id = CPU, 0
-    out.dtype.code, out.dtype.bits, out.dtype.lanes = TYPE_CODES[a._dtype], <uint8_t> (8 * a.itemsize), 1
+    out.dtype.code, out.dtype.bits, out.dtype.lanes = TYPE_CODES[a._dtype], <uint8_t> (8 * view.itemsize), 1
     out.shape, out.strides = layout, layout + a._ndim
     for i in range(a._ndim):
         out.shape[i], out.strides[i] = a._shape[i], a._strides[i]
@@ -257,6 +273,7 @@ cdef bint is_host(object device) except -1:
 
 cdef object share(str what, object values, object device, bint may_copy):
     """An NDArray on the memory of a numpy.ndarray, or a copy where that is not possible"""
+    values = np.asarray(values)         # of a subclass the array itself: its attributes may say anything
     native = values.dtype.newbyteorder("=")
     try:
         dtype = to_dtype_object(native)

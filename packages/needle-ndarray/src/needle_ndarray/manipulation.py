@@ -8,7 +8,7 @@ from typing import Any
 
 from needle_ndarray.creation import empty, full, only_arrays
 from needle_ndarray.dtypes import result_type
-from needle_ndarray.ndarray import NDArray, broadcast_shapes, normal_axes
+from needle_ndarray.ndarray import NDArray, bounded, broadcast_shapes, normal_axes
 
 
 def reshape(x: NDArray, /, shape: Any) -> NDArray:
@@ -42,13 +42,15 @@ def swapaxes(x: NDArray, axis1: int, axis2: int) -> NDArray:
 
 def moveaxis(x: NDArray, source: Any, destination: Any, /) -> NDArray:
     """Axes taken out and put in elsewhere; the others keep their order."""
-    sources = source if isinstance(source, (tuple, list)) else (source,)
-    targets = destination if isinstance(destination, (tuple, list)) else (destination,)
-    if len(sources) != len(targets):
-        raise ValueError(f"moveaxis: {len(sources)} sources and {len(targets)} destinations")
-    normal_axes("moveaxis", tuple(sources), x.ndim)
-    normal_axes("moveaxis", tuple(targets), x.ndim)
-    start = [axis % x.ndim for axis in sources]
+    start, targets = (
+        [as_index(axis) for axis in (bounded("moveaxis", given) if isinstance(given, (tuple, list)) else (given,))]
+        for given in (source, destination)
+    )
+    if len(start) != len(targets):
+        raise ValueError(f"moveaxis: {len(start)} sources and {len(targets)} destinations")
+    normal_axes("moveaxis", start, x.ndim)
+    normal_axes("moveaxis", targets, x.ndim)
+    start = [axis % x.ndim for axis in start]
     order = [axis for axis in range(x.ndim) if axis not in start]
     for target, axis in sorted(zip([t % x.ndim for t in targets], start, strict=True)):
         order.insert(target, axis)
@@ -99,7 +101,7 @@ def pad(x: NDArray, axes: Any, value: Any = 0) -> NDArray:
     >>> pad(ones(2), ((1, 2),)).tolist()
     [0.0, 1.0, 1.0, 0.0, 0.0]
     """
-    pairs = [(as_index(before), as_index(after)) for before, after in axes]
+    pairs = [(as_index(before), as_index(after)) for before, after in bounded("pad", axes)]
     if len(pairs) != x.ndim:
         raise ValueError(f"pad: {len(pairs)} pairs for shape {x.shape}")
     if any(before < 0 or after < 0 for before, after in pairs):
@@ -112,7 +114,7 @@ def pad(x: NDArray, axes: Any, value: Any = 0) -> NDArray:
 
 def _arrays(name: str, arrays: Sequence[NDArray]) -> tuple[list[NDArray], Any]:
     """The arrays as a list and their common dtype."""
-    items = list(arrays)
+    items = list(bounded(name, arrays))
     if not items:
         raise ValueError(f"{name}: expected one array or more")
     for a in items:
@@ -164,7 +166,7 @@ def split(x: NDArray, indices_or_sections: Any, /, axis: int = 0) -> list[NDArra
     (at,) = normal_axes("split", axis, x.ndim)
     size = x.shape[at]
     if isinstance(indices_or_sections, (tuple, list)):
-        cuts = [0, *(as_index(i) for i in indices_or_sections), size]
+        cuts = [0, *(as_index(i) for i in bounded("split", indices_or_sections)), size]
     else:
         parts = as_index(indices_or_sections)
         if parts <= 0 or size % parts:
@@ -189,7 +191,7 @@ def tile(x: NDArray, repetitions: Any, /) -> NDArray:
     """
     only_arrays("tile", x)
     given = repetitions if isinstance(repetitions, (tuple, list)) else (repetitions,)
-    times = [as_index(n) for n in given]
+    times = [as_index(n) for n in bounded("tile", given)]
     if any(n < 0 for n in times):
         raise ValueError(f"tile: {repetitions}: repetitions must be 0 or more")
     times = [1] * (x.ndim - len(times)) + times

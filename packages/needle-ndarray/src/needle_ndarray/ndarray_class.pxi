@@ -17,9 +17,9 @@ cdef class NDArray:
 
     def __init__(self, other, device=None):
         """Copy values: numbers, (nested) lists, NumPy arrays, NDArrays. Python numbers and float64 become float32."""
-        if self._buffer is not None:
-            raise TypeError("NDArray.__init__: the array exists already; make a new one")
         cdef NDArray made = make_array(other, None, device)
+        if self._buffer is not None:        # only now: what runs inside `other` may have called this
+            raise TypeError("NDArray.__init__: the array exists already; make a new one")
         self._backend, self._buffer, self._ptr, self._dtype = made._backend, made._buffer, made._ptr, made._dtype
         self.set_ndim(made._ndim)
         memcpy(self._shape, made._shape, made._ndim * sizeof(Py_ssize_t))
@@ -147,12 +147,7 @@ cdef class NDArray:
     @property
     def T(self):
         """All axes reversed."""
-        cdef Py_ssize_t shape[MAX_NDIM]
-        cdef Py_ssize_t strides[MAX_NDIM]
-        cdef int i
-        for i in range(self._ndim):
-            shape[i], strides[i] = self._shape[self._ndim - 1 - i], self._strides[self._ndim - 1 - i]
-        return view_of(self, self._ndim, shape, strides, 0)
+        return reversed_axes(self)
 
     @property
     def mT(self):
@@ -178,7 +173,7 @@ cdef class NDArray:
         (12, 4, 1)
         """
         strides, step = [], 1
-        for n in reversed(tuple(shape)):
+        for n in reversed(bounded("compact_strides", shape, MAX_NDIM)):
             strides.append(step)
             step *= n
         return tuple(reversed(strides))
@@ -187,27 +182,29 @@ cdef class NDArray:
     def make(shape, strides=None, device=None, handle=None, offset=0, dtype="float32"):
         """An uninitialised array, or a view of an existing buffer (`handle`) after a check of its bounds."""
         cdef Py_ssize_t c_shape[MAX_NDIM]
+        cdef Py_ssize_t c_strides[MAX_NDIM]
         cdef NDArray base
         cdef int ndim = parse_ints("make", shape, c_shape), code = dtype_code(dtype)
-        cdef Py_ssize_t size = checked_size(ndim, c_shape), capacity
+        cdef Py_ssize_t size = checked_size(ndim, c_shape)
         cdef Backend backend = find_backend(device)
-        if as_index(offset) < 0:
-            raise ValueError(f"make: offset {offset}: expected 0 or more")
-        if handle is None and strides is None and offset == 0:
+        start = as_index(offset)
+        if start < 0:
+            raise ValueError(f"make: offset {start}: expected 0 or more")
+        if handle is None and strides is None and start == 0:
             return empty_compact(backend, code, ndim, c_shape)
+        if strides is None:
+            row_major(ndim, c_shape, c_strides)
+        elif parse_ints("make", strides, c_strides) != ndim:
+            raise ValueError(f"make: shape {as_tuple(ndim, c_shape)} and strides {strides} differ in length")
         if handle is None:
-            handle = backend.allocate((size + as_index(offset)) * ITEMSIZE[code])
+            handle = backend.allocate((size + start) * ITEMSIZE[code])
         base = NDArray.__new__(NDArray)
         base._backend, base._buffer, base._dtype = backend, handle, code
         if isinstance(handle, Buffer) and (<Buffer> handle).nbytes:
             base._ptr = <char*> &(<Buffer> handle).data[0]
         elif not hasattr(handle, "ptr") or not hasattr(handle, "nbytes"):
             raise TypeError(f"make: expected a buffer as handle, got {type(handle).__name__}")
-        capacity = handle.nbytes // ITEMSIZE[code]
-        base.set_ndim(1)
-        base._shape[0] = capacity
-        base.set_compact()
-        return base.as_strided(shape, NDArray.compact_strides(shape) if strides is None else strides, offset)
+        return strided_view("make", base, ndim, c_shape, c_strides, start)
 
     def fill(self, value):
         """self[...] = value"""
@@ -250,19 +247,10 @@ cdef class NDArray:
         """A view with any shape and strides (in elements, from this array's first one), checked against the buffer."""
         cdef Py_ssize_t c_shape[MAX_NDIM]
         cdef Py_ssize_t c_strides[MAX_NDIM]
-        cdef int ndim = parse_ints("as_strided", shape, c_shape), i
+        cdef int ndim = parse_ints("as_strided", shape, c_shape)
         if parse_ints("as_strided", strides, c_strides) != ndim:
-            raise ValueError(f"as_strided: shape {shape} and strides {strides} differ in length")
-        size = checked_size(ndim, c_shape)
-        first = last = self._offset + as_index(offset)      # Python ints: they do not overflow
-        for i in range(ndim if size else 0):
-            reach = (<object> c_shape[i] - 1) * <object> c_strides[i]
-            first, last = first + min(reach, 0), last + max(reach, 0)
-        capacity = self._buffer.nbytes // ITEMSIZE[self._dtype]
-        if size and (first < 0 or last >= capacity):
-            raise ValueError(f"as_strided: shape {as_tuple(ndim, c_shape)} with strides {as_tuple(ndim, c_strides)} reaches"
-                             f" elements {first} to {last} of a buffer of {capacity}")
-        return view_of(self, ndim, c_shape, c_strides, offset if size else 0)
+            raise ValueError(f"as_strided: shape {as_tuple(ndim, c_shape)} and strides {strides} differ in length")
+        return strided_view("as_strided", self, ndim, c_shape, c_strides, as_index(offset))
 
     def reshape(self, *new_shape):
         """Another shape of the same size (one entry may be -1): a view where strides allow, else a copy."""
@@ -295,15 +283,22 @@ cdef class NDArray:
         """
         cdef Py_ssize_t shape[MAX_NDIM]
         cdef Py_ssize_t strides[MAX_NDIM]
-        cdef object given = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
-        cdef int i = 0, j
-        order = [normal_axis("permute", axis, self._ndim) for axis in given]
-        if sorted(order) != list(range(self._ndim)):
-            raise ValueError(f"permute: {tuple(given)} is not an order of the {self._ndim} axes of shape {self.shape}")
-        for j in order:
+        cdef Py_ssize_t given[MAX_NDIM]
+        cdef bint seen[MAX_NDIM]
+        cdef int count = parse_ints("permute", axes[0] if len(axes) == 1 else axes, given), ndim = self._ndim, i, j
+        cdef bint fits = count == ndim
+        for i in range(MAX_NDIM):
+            seen[i] = False
+        for i in range(count):
+            if not -ndim <= given[i] < ndim:
+                raise np.exceptions.AxisError(f"permute: axis {given[i]} is out of bounds for {ndim} axes")
+            j = <int> (given[i] + ndim if given[i] < 0 else given[i])
+            fits, seen[j] = fits and not seen[j], True
             shape[i], strides[i] = self._shape[j], self._strides[j]
-            i += 1
-        return view_of(self, self._ndim, shape, strides, 0)
+        if not fits:
+            raise ValueError(
+                f"permute: {as_tuple(count, given)} is not an order of the {self._ndim} axes of shape {self.shape}")
+        return view_of(self, count, shape, strides, 0)
 
     def transpose(self, axes=None):
         """All axes reversed, or permuted as given."""
@@ -674,7 +669,7 @@ cdef class NDArray:
         for i in range(self._ndim):
             layout[i], layout[self._ndim + i] = self._shape[i], self._strides[i] * ITEMSIZE[self._dtype]
         view.obj, view.buf, view.internal = self, self._ptr, layout
-        view.len, view.itemsize, view.readonly = self.nbytes, ITEMSIZE[self._dtype], 0
+        view.len, view.itemsize, view.readonly = self._size * ITEMSIZE[self._dtype], ITEMSIZE[self._dtype], 0
         view.format = format_of(self._dtype) if flags & PyBUF_FORMAT else NULL
         view.ndim = self._ndim
         view.shape = layout if flags & PyBUF_ND else NULL
@@ -748,7 +743,7 @@ cdef class UnaryMethod:
 
 cdef bint gives_order(NDArray a, int flags):
     """Whether the memory has the order a consumer asked for: row-major, column-major, either, or any at all"""
-    cdef bint column_major = (<NDArray> a.T)._compact
+    cdef bint column_major = reversed_axes(a)._compact
     if flags & PyBUF_ANY_CONTIGUOUS == PyBUF_ANY_CONTIGUOUS:
         return a._compact or column_major
     if flags & PyBUF_F_CONTIGUOUS == PyBUF_F_CONTIGUOUS:
@@ -768,6 +763,16 @@ cdef char* format_of(int dtype):
     if dtype == UINT8:
         return b"B"
     return b"q" if dtype == INT64 else b"?"
+
+
+cdef NDArray reversed_axes(NDArray a):
+    """What `T` is, whatever a subclass says"""
+    cdef Py_ssize_t shape[MAX_NDIM]
+    cdef Py_ssize_t strides[MAX_NDIM]
+    cdef int i
+    for i in range(a._ndim):
+        shape[i], strides[i] = a._shape[a._ndim - 1 - i], a._strides[a._ndim - 1 - i]
+    return view_of(a, a._ndim, shape, strides, 0)
 
 
 cdef NDArray swapped(NDArray a, int i, int j):

@@ -28,6 +28,24 @@ cdef int parse_ints(str what, object given, Py_ssize_t* out) except -1:
     return n
 
 
+def bounded(str what not None, items, Py_ssize_t most=1 << 20):
+    """The items as a list or tuple: themselves where they are one, else what comes out of them, if that ends soon enough.
+
+    >>> bounded("stack", iter("ab"))
+    ['a', 'b']
+    """
+    if type(items) is list or type(items) is tuple:
+        return items
+    try:
+        source = iter(items)
+    except TypeError:
+        raise TypeError(f"{what}: expected a sequence, got {type(items).__name__}") from None
+    made = list(islice(source, most + 1))
+    if len(made) > most:
+        raise ValueError(f"{what}: more than {most:,} items from a {type(items).__name__}, at most {most:,} are taken")
+    return made
+
+
 cdef tuple as_tuple(int n, const Py_ssize_t* values):
     return tuple([values[i] for i in range(n)])
 
@@ -63,7 +81,7 @@ def normal_axes(what, axis, ndim):
     """A sorted tuple of axes in [0, ndim); None means all of them. ValueError where one comes twice."""
     if axis is None:
         return tuple(range(ndim))
-    axes = axis if isinstance(axis, (tuple, list)) else (axis,)
+    axes = bounded(what, axis, MAX_NDIM) if isinstance(axis, (tuple, list)) else (axis,)
     normal = sorted([normal_axis(what, a, ndim) for a in axes])
     if len(set(normal)) != len(normal):
         raise ValueError(f"{what}: axis {axis}: an axis comes twice")
@@ -94,7 +112,8 @@ cdef NDArray empty_compact(Backend backend, int dtype, int ndim, const Py_ssize_
     if isinstance(out._buffer, Buffer):
         if (<Buffer> out._buffer).nbytes < out._size * ITEMSIZE[dtype]:
             raise ValueError(f"backend {backend.name}: allocate({out._size * ITEMSIZE[dtype]}) returned {out._buffer.nbytes} bytes")
-        out._ptr = <char*> &(<Buffer> out._buffer).data[0]
+        if (<Buffer> out._buffer).data.shape[0]:
+            out._ptr = <char*> &(<Buffer> out._buffer).data[0]
     return out
 
 
@@ -116,6 +135,32 @@ cdef NDArray view_of(NDArray base, int ndim, const Py_ssize_t* shape, const Py_s
     if base._ptr is not NULL:
         out._ptr = base._ptr + shift * ITEMSIZE[base._dtype]
     return out
+
+
+cdef NDArray strided_view(str what, NDArray base, int ndim, const Py_ssize_t* shape, const Py_ssize_t* strides, object shift):
+    """view_of after a check against the buffer; ValueError where it leaves that"""
+    cdef int i
+    cdef Py_ssize_t size = checked_size(ndim, shape)
+    if size == 0:
+        return view_of(base, ndim, shape, strides, 0)
+    first = last = base._offset + shift                     # Python ints: they do not overflow
+    for i in range(ndim):
+        reach = (<object> shape[i] - 1) * <object> strides[i]
+        first, last = first + min(reach, 0), last + max(reach, 0)
+    capacity = base._buffer.nbytes // ITEMSIZE[base._dtype]
+    if first < 0 or last >= capacity:
+        raise ValueError(f"{what}: shape {as_tuple(ndim, shape)} with strides {as_tuple(ndim, strides)} reaches"
+                         f" elements {first} to {last} of a buffer of {capacity}")
+    return view_of(base, ndim, shape, strides, shift)
+
+
+cdef void row_major(int ndim, const Py_ssize_t* shape, Py_ssize_t* strides) noexcept:
+    """The strides of a compact array"""
+    cdef Py_ssize_t stride = 1
+    cdef int i
+    for i in range(ndim - 1, -1, -1):
+        strides[i] = stride
+        stride *= shape[i]
 
 
 cdef NDArray to_dtype(NDArray a, int dtype):
@@ -250,7 +295,7 @@ cdef NDArray basic_view(NDArray a, object key):
     cdef Py_ssize_t shape[MAX_NDIM]
     cdef Py_ssize_t strides[MAX_NDIM]
     cdef Py_ssize_t shift = 0, start, stop, step, n
-    cdef int axis = 0, out = 0, used = 0, dots = 0, added = 0, i, skip
+    cdef int ndim = a._ndim, axis = 0, out = 0, used = 0, dots = 0, added = 0, i, skip
     cdef tuple keys = key if type(key) is tuple else (key,)
     for item in keys:
         if item is Ellipsis:
@@ -266,16 +311,16 @@ cdef NDArray basic_view(NDArray a, object key):
             return None
     if dots > 1:
         raise IndexError("an index can have only one ellipsis ('...')")
-    if used > a._ndim:
+    if used > ndim:
         raise IndexError(f"too many indices: {used} for shape {a.shape}")
-    if a._ndim + added > MAX_NDIM:
+    if ndim + added > MAX_NDIM:
         raise IndexError(f"index would make more than {MAX_NDIM} axes")
     for item in keys:
         if item is None:
             shape[out], strides[out] = 1, 0
             out += 1
         elif item is Ellipsis:
-            skip = a._ndim - used
+            skip = ndim - used
             for i in range(skip):
                 shape[out], strides[out] = a._shape[axis], a._strides[axis]
                 out += 1
@@ -298,7 +343,9 @@ cdef NDArray basic_view(NDArray a, object key):
                 raise IndexError(f"index {item} is out of bounds for axis {axis} of shape {a.shape}")
             shift += (n + a._shape[axis] if n < 0 else n) * a._strides[axis]
             axis += 1
-    for i in range(axis, a._ndim):
+    if a._ndim != ndim:
+        raise RuntimeError("the array was initialised while it was being indexed")
+    for i in range(axis, ndim):
         shape[out], strides[out] = a._shape[i], a._strides[i]
         out += 1
     return view_of(a, out, shape, strides, shift)

@@ -14,9 +14,14 @@ cdef int scalar_dtype(int other, object x) except -1:
         return other
     if isinstance(x, int):
         return INT64 if other == BOOL else other
-    if x.dtype.kind not in "biuf":
+    kind = x.dtype.kind         # of a NumPy scalar; the item of a longdouble would be a longdouble again
+    if kind == "f":
+        return other if other >= FLOAT32 else FLOAT64
+    if kind == "b":
+        return other
+    if kind != "i" and kind != "u":
         raise TypeError(f"expected a bool, int or float scalar, got {type(x).__name__}")
-    return scalar_dtype(other, x.item())
+    return INT64 if other == BOOL else other
 
 
 cdef NDArray scalar_array(Backend backend, int dtype, object x):
@@ -92,7 +97,7 @@ cdef NDArray from_host(object values, Backend backend, object dtype=None):
     if values.dtype.kind == "b":
         values = values.view(np.uint8) != 0         # files and views may hold other bytes than 0 and 1
     cdef int ndim = parse_ints("array", values.shape, shape)
-    cdef NDArray out = empty_compact(backend, target.code, ndim, shape)
+    cdef NDArray out = empty_compact(backend, dtype_code(target), ndim, shape)
     with np.errstate(all="ignore"):
         backend.from_host(np.ascontiguousarray(values, dtype=target.numpy).reshape(values.shape), out)
     return out
@@ -296,7 +301,10 @@ def beside(NDArray a not None, tuple shape not None):
 
 cdef int dtype_code(object given) except -1:
     """Of a DType, or what `dtype` makes one of"""
-    return (given if type(given) is DType else to_dtype_object(given)).code
+    cdef int code = (given if type(given) is DType else to_dtype_object(given)).code
+    if not 0 <= code < DTYPE_COUNT:             # one made by hand
+        raise TypeError(f"dtype {given!r} has code {code}, expected one of {', '.join(DTYPES)}")
+    return code
 
 
 def bounds(NDArray a not None):

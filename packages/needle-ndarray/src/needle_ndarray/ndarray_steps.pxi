@@ -43,6 +43,8 @@ def run_step(str verb not None, tuple given not None, tuple numbers not None):
         if not isinstance(arrays, (list, tuple)):
             raise TypeError(f"{verb}: expected lists of NDArrays, got {type(arrays).__name__}")
         lists.append(list(arrays))
+    if len(lists) < 2:
+        raise ValueError(f"{verb}: expected lists of parameters and of gradients, got {len(lists)} lists")
     cdef bint apart = prepare_step(verb, lists[0], lists[1], lists[2:])
     if not lists[0]:
         return

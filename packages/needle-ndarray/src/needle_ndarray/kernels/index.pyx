@@ -1,4 +1,7 @@
-# Indexing with integers along the first axis: take, put, scatter-add. The index was checked by NDArray.
+# Indexing with integers along the first axis: take, put, scatter-add.
+#
+# Another thread may write to the index meanwhile. So each entry is read once, and checked when it is read: memory outside of the
+# array is never touched, and OUTSIDE is returned.
 
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
@@ -9,6 +12,12 @@ from needle_ndarray.threads cimport share
 
 cdef enum:
     PANEL = 64              # columns of a scatter-add that one thread takes
+
+
+cdef inline Py_ssize_t place(const int64* index, Py_ssize_t i, Py_ssize_t bound) noexcept nogil:
+    """index[i], read once; -1 where it is not in [0, bound)"""
+    cdef int64 at = (<const volatile int64*> index)[i]
+    return at if 0 <= at < bound else -1
 
 
 cdef void row_of(const View* a, View* row) noexcept nogil:
@@ -35,6 +44,8 @@ cdef void move(const View* a, char* a_data, const View* out, char* out_data, cha
 
 cdef struct Taken:
     const int64* index
+    Py_ssize_t bound                # of the index
+    int outside                     # a benign race: every writer stores 1
     View source, target             # one row of each
     bint flat
     Py_ssize_t nbytes               # of a row
@@ -43,9 +54,13 @@ cdef struct Taken:
 
 
 cdef void one_taken(const void* given, Py_ssize_t i, int thread) noexcept nogil:
-    cdef const Taken* job = <const Taken*> given
-    cdef char* row = job.source.data + job.index[i] * job.step
+    cdef Taken* job = <Taken*> given
+    cdef Py_ssize_t at = place(job.index, i, job.bound)
+    cdef char* row = job.source.data + at * job.step
     cdef char* out = job.target.data + i * job.out_step
+    if at < 0:
+        job.outside = 1
+        return
     if job.flat:
         memcpy(out, row, job.nbytes)
     else:
@@ -53,10 +68,10 @@ cdef void one_taken(const void* given, Py_ssize_t i, int thread) noexcept nogil:
 
 
 cdef int take_views(View* a, const int64* index, View* out, int threads) noexcept nogil:
-    """out[i, ...] = a[index[i], ...]"""
+    """out[i, ...] = a[index[i], ...]; NO_MEMORY, OUTSIDE or 0"""
     cdef Taken job
     cdef View* views[2]
-    cdef Py_ssize_t i, n = out.shape[0], item = a.itemsize, step = a.strides[0], out_step = out.strides[0], nbytes
+    cdef Py_ssize_t i, at, n = out.shape[0], item = a.itemsize, step = a.strides[0], out_step = out.strides[0], nbytes
     cdef bint flat
     cdef char* a_base
     cdef char* out_base
@@ -69,61 +84,77 @@ cdef int take_views(View* a, const int64* index, View* out, int threads) noexcep
     a_base, out_base = job.source.data, job.target.data
     if flat and nbytes == 4 and item == 4:
         for i in range(n):
-            (<int*> out_base)[i * out_step] = (<const int*> a_base)[index[i] * step]
+            at = place(index, i, a.shape[0])
+            if at < 0:
+                return OUTSIDE
+            (<int*> out_base)[i * out_step] = (<const int*> a_base)[at * step]
         return 0
     if flat and nbytes == 8 and item == 8:
         for i in range(n):
-            (<int64*> out_base)[i * out_step] = (<const int64*> a_base)[index[i] * step]
+            at = place(index, i, a.shape[0])
+            if at < 0:
+                return OUTSIDE
+            (<int64*> out_base)[i * out_step] = (<const int64*> a_base)[at * step]
         return 0
     job.index, job.flat, job.nbytes, job.step, job.out_step = index, flat, nbytes, step * item, out_step * item
+    job.bound, job.outside = a.shape[0], 0
     job.staged = <char*> malloc(threads * CHUNK * 8)
     if job.staged is NULL:
-        return -1
+        return NO_MEMORY
     share(one_taken, &job, n, threads)
     free(job.staged)
-    return 0
+    return OUTSIDE if job.outside else 0
 
 
 cdef int put_views(View* a, const int64* index, View* values) noexcept nogil:
-    """a[index[i], ...] = values[i, ...], in order"""
+    """a[index[i], ...] = values[i, ...], in order; OUTSIDE or 0"""
     cdef View source, target
     cdef View* views[2]
-    cdef Py_ssize_t i, item = a.itemsize
+    cdef Py_ssize_t i, at, item = a.itemsize
     cdef char staged[CHUNK * 8]
     row_of(values, &source)
     row_of(a, &target)
     views[0], views[1] = &source, &target
     coalesce(views, 2)
     for i in range(values.shape[0]):
-        move(&source, source.data + i * values.strides[0] * item, &target,
-             target.data + index[i] * a.strides[0] * item, staged)
+        at = place(index, i, a.shape[0])
+        if at < 0:
+            return OUTSIDE
+        move(&source, source.data + i * values.strides[0] * item, &target, target.data + at * a.strides[0] * item, staged)
     return 0
 
 
-cdef void add_panel(const View* a, const int64* index, const View* values, Py_ssize_t first, Py_ssize_t columns,
-                    T like) noexcept nogil:
+cdef int add_panel(const View* a, const int64* index, const View* values, Py_ssize_t first, Py_ssize_t columns,
+                   T like) noexcept nogil:
     """a[index[i], first:first+columns] += values[i, ...], rows contiguous"""
-    cdef Py_ssize_t i, j
+    cdef Py_ssize_t i, j, at
     cdef T* out
     cdef const T* row
     for i in range(values.shape[0]):
-        out = <T*> a.data + index[i] * a.strides[0] + first
+        at = place(index, i, a.shape[0])
+        if at < 0:
+            return OUTSIDE
+        out = <T*> a.data + at * a.strides[0] + first
         row = <const T*> values.data + i * values.strides[0] + first
         for j in range(columns):
             if T is boolean:
                 out[j] |= row[j]
             else:
                 out[j] += row[j]
+    return 0
 
 
-cdef void add_rows(View* a, const int64* index, View* values, View* target, View* source, T like) noexcept nogil:
+cdef int add_rows(View* a, const int64* index, View* values, View* target, View* source, T like) noexcept nogil:
     """a[index[i], ...] += values[i, ...], rows strided"""
     cdef T total[CHUNK]
     cdef T staged[CHUNK]
     cdef View here = target[0], there = source[0]
-    cdef Py_ssize_t i, j, start, n
+    cdef Py_ssize_t i, j, at, start, n
     for i in range(values.shape[0]):
-        here.data = target.data + index[i] * a.strides[0] * <Py_ssize_t> sizeof(T)
+        at = place(index, i, a.shape[0])
+        if at < 0:
+            return OUTSIDE
+        here.data = target.data + at * a.strides[0] * <Py_ssize_t> sizeof(T)
         there.data = source.data + i * values.strides[0] * <Py_ssize_t> sizeof(T)
         start = 0
         while start < source.size:
@@ -137,21 +168,22 @@ cdef void add_rows(View* a, const int64* index, View* values, View* target, View
                     total[j] += staged[j]
             scatter(<char*> total, start, n, &here)
             start += n
+    return 0
 
 
-cdef void add_strided(View* a, const int64* index, View* values, View* target, View* source) noexcept nogil:
+cdef int add_strided(View* a, const int64* index, View* values, View* target, View* source) noexcept nogil:
     if a.dtype == FLOAT32:
-        add_rows(a, index, values, target, source, <float> 0)
+        return add_rows(a, index, values, target, source, <float> 0)
     elif a.dtype == FLOAT64:
-        add_rows(a, index, values, target, source, <double> 0)
+        return add_rows(a, index, values, target, source, <double> 0)
     elif a.dtype == INT32:
-        add_rows(a, index, values, target, source, <int> 0)
+        return add_rows(a, index, values, target, source, <int> 0)
     elif a.dtype == INT64:
-        add_rows(a, index, values, target, source, <int64> 0)
+        return add_rows(a, index, values, target, source, <int64> 0)
     elif a.dtype == UINT8:
-        add_rows(a, index, values, target, source, <uint8> 0)
+        return add_rows(a, index, values, target, source, <uint8> 0)
     else:
-        add_rows(a, index, values, target, source, <boolean> 0)
+        return add_rows(a, index, values, target, source, <boolean> 0)
 
 
 cdef struct Added:                  # rows contiguous
@@ -159,27 +191,33 @@ cdef struct Added:                  # rows contiguous
     const int64* index
     View* values
     Py_ssize_t columns
+    int outside                     # a benign race: every writer stores 1
+
+
+cdef int panel(const Added* job, Py_ssize_t first, Py_ssize_t columns) noexcept nogil:
+    if job.a.dtype == FLOAT32:
+        return add_panel(job.a, job.index, job.values, first, columns, <float> 0)
+    elif job.a.dtype == FLOAT64:
+        return add_panel(job.a, job.index, job.values, first, columns, <double> 0)
+    elif job.a.dtype == INT32:
+        return add_panel(job.a, job.index, job.values, first, columns, <int> 0)
+    elif job.a.dtype == INT64:
+        return add_panel(job.a, job.index, job.values, first, columns, <int64> 0)
+    elif job.a.dtype == UINT8:
+        return add_panel(job.a, job.index, job.values, first, columns, <uint8> 0)
+    else:
+        return add_panel(job.a, job.index, job.values, first, columns, <boolean> 0)
 
 
 cdef void one_panel(const void* given, Py_ssize_t p, int thread) noexcept nogil:
-    cdef const Added* job = <const Added*> given
-    cdef Py_ssize_t first = p * PANEL, columns = min(<Py_ssize_t> PANEL, job.columns - first)
-    if job.a.dtype == FLOAT32:
-        add_panel(job.a, job.index, job.values, first, columns, <float> 0)
-    elif job.a.dtype == FLOAT64:
-        add_panel(job.a, job.index, job.values, first, columns, <double> 0)
-    elif job.a.dtype == INT32:
-        add_panel(job.a, job.index, job.values, first, columns, <int> 0)
-    elif job.a.dtype == INT64:
-        add_panel(job.a, job.index, job.values, first, columns, <int64> 0)
-    elif job.a.dtype == UINT8:
-        add_panel(job.a, job.index, job.values, first, columns, <uint8> 0)
-    else:
-        add_panel(job.a, job.index, job.values, first, columns, <boolean> 0)
+    cdef Added* job = <Added*> given
+    cdef Py_ssize_t first = p * PANEL
+    if panel(job, first, min(<Py_ssize_t> PANEL, job.columns - first)):
+        job.outside = 1
 
 
 cdef int scatter_add_views(View* a, const int64* index, View* values, int threads) noexcept nogil:
-    """a[index[i], ...] += values[i, ...], in order: threads take columns, so every sum is made by one of them"""
+    """a[index[i], ...] += values[i, ...], in order: threads take columns, so every sum is made by one of them; OUTSIDE or 0"""
     cdef View source, target
     cdef View* views[2]
     cdef Added job
@@ -188,9 +226,8 @@ cdef int scatter_add_views(View* a, const int64* index, View* values, int thread
     views[0], views[1] = &source, &target
     coalesce(views, 2)
     if not (contiguous(&source) and contiguous(&target)):
-        add_strided(a, index, values, &target, &source)
-        return 0
+        return add_strided(a, index, values, &target, &source)
     a.data, values.data = target.data, source.data
-    job.a, job.index, job.values, job.columns = a, index, values, source.size
+    job.a, job.index, job.values, job.columns, job.outside = a, index, values, source.size, 0
     share(one_panel, &job, (job.columns + PANEL - 1) // PANEL, threads)
-    return 0
+    return OUTSIDE if job.outside else 0
