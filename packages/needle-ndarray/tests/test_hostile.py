@@ -6,6 +6,7 @@ which one, and what numbers it names.
 
 # ruff: noqa: E501  (a row of the table is one line)
 import json
+import os
 import re
 import subprocess
 import sys
@@ -376,3 +377,45 @@ def test_hostile(outcomes, name):
     assert not outcome.startswith(("SystemError", "KeyboardInterrupt", "SystemExit")), outcome
     if expected is not None:
         assert re.match(expected, outcome), f"{outcome!r}, expected {expected!r}"
+
+
+#: Megabytes that a process may take on top of what it has when Needle is imported.
+ROOM = (0, 20, 40, 60, 75, 90, 120, 160, 250)
+PRODUCTS = """
+import resource, sys, threading
+import needle_ndarray as nd
+nd.set_num_threads(2)
+a = nd.ones((800, 800)); x = nd.ones((800, 1)); wrong = []; begin = threading.Event(); ready = threading.Barrier(4)
+def wait():
+    nd.ones((2, 2)) @ nd.ones((2, 2)); ready.wait(); begin.wait(); work()   # what a thread needs to live it has before
+threads = [threading.Thread(target=wait) for _ in range(3)] if sys.argv[2] == "threads" else []
+for thread in threads:
+    thread.start()
+if threads:
+    ready.wait()
+used = int(next(line for line in open("/proc/self/status") if line.startswith("VmSize")).split()[1]) << 10
+resource.setrlimit(resource.RLIMIT_AS, (used + (int(sys.argv[1]) << 20),) * 2)
+def work():
+    for product in (lambda: a @ a, lambda: a @ x, lambda: a.T @ a):
+        try:
+            if not (product() == 800).all():
+                wrong.append("numbers")
+        except (MemoryError, RuntimeError):
+            pass
+work()
+begin.set()
+for thread in threads:
+    thread.join()
+print(wrong or "ok")
+"""
+
+
+@each("room", ROOM)
+@each("alone", ["alone", "threads"])
+def test_products_with_little_memory(room, alone):
+    """OpenBLAS ends the process where it finds no memory for its buffers: MemoryError comes first."""
+    if sys.platform != "linux" or "asan" in os.environ.get("LD_PRELOAD", ""):
+        pytest.skip("a limit on memory needs /proc, and no sanitizer that takes terabytes")
+    command = [sys.executable, "-c", PRODUCTS, str(room), alone]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0 and done.stdout.strip() == "ok", (done.returncode, done.stdout, done.stderr[-500:])

@@ -2,6 +2,7 @@
 
 import os
 
+from needle_ndarray.buffer import empty_cache
 from needle_ndarray.kernels.gemm cimport Blas
 
 cdef extern from "dlfcn.h":
@@ -10,7 +11,24 @@ cdef extern from "dlfcn.h":
     int RTLD_NOW
     int RTLD_LOCAL
 
+cdef extern from "blas_room.h" nogil:
+    int needle_memory_is_limited()
+    int needle_fits(size_t nbytes)
+    int needle_take_first(void* gemm)
+    int needle_take_buffers(void* gemm, int count, int depth)
+
+cdef extern from "pthread.h" nogil:
+    int pthread_atfork(void* prepare, void* parent, void* child)
+
+cdef enum:
+    BUFFER = 33 << 20           # bytes, a little more than OpenBLAS takes
+    SLACK = 1 << 29             # bytes that other threads may take while the second and later buffers are taken
+    DEPTH = 8192                # of the products that hold the buffers: milliseconds
+    TRIES = 6
+
 cdef Blas found
+cdef int tries = 0
+cdef bint numpy_has_room = False
 cdef bint blas_sought = False
 cdef str blas_name = ""
 
@@ -19,25 +37,27 @@ cdef int find_blas() except -1:
     """Open scipy-openblas32 at the first matmul: without importing its package, and without its own threads."""
     global blas_sought, blas_name
     from importlib.util import find_spec
-    blas_sought = True
     blas_name = "numpy.matmul (scipy-openblas32 is missing)"
     spec = find_spec("scipy_openblas32") if os.environ.get("NEEDLE_BLAS") != "numpy" else None
-    if spec is None or spec.origin is None:
-        return 0
-    folder = os.path.join(os.path.dirname(spec.origin), "lib")
+    folder = "" if spec is None or spec.origin is None else os.path.join(os.path.dirname(spec.origin), "lib")
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    limited = needle_memory_is_limited()
     before = os.environ.get("OPENBLAS_NUM_THREADS")
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     try:
         for name in names:
             if not name.startswith("libscipy_openblas") or not name.endswith((".so", ".dylib")):
                 continue
-            library = dlopen(os.fsencode(os.path.join(folder, name)), RTLD_NOW | RTLD_LOCAL)
+            path = os.path.join(folder, name)
+            if limited:                 # it takes a buffer as it is opened; not yet sought: there may be more memory later
+                check_memory(os.path.getsize(path) + BUFFER + (4 << 20), "the library of BLAS")
+            library = dlopen(os.fsencode(path), RTLD_NOW | RTLD_LOCAL)
             if library is NULL:
                 continue
             found.sgemm, found.dgemm = dlsym(library, b"scipy_cblas_sgemm"), dlsym(library, b"scipy_cblas_dgemm")
             found.sgemv, found.dgemv = dlsym(library, b"scipy_cblas_sgemv"), dlsym(library, b"scipy_cblas_dgemv")
             if found.sgemm and found.dgemm and found.sgemv and found.dgemv:
+                pthread_atfork(NULL, NULL, <void*> forked)
                 blas_name = f"scipy-openblas32 ({name})"
                 break
             found.sgemm = found.dgemm = found.sgemv = found.dgemv = NULL
@@ -46,6 +66,7 @@ cdef int find_blas() except -1:
             del os.environ["OPENBLAS_NUM_THREADS"]
         else:
             os.environ["OPENBLAS_NUM_THREADS"] = before
+    blas_sought = True
     return 0
 
 
@@ -61,3 +82,50 @@ def blas_in_use():
     if not blas_sought:
         find_blas()
     return blas_name
+
+
+cdef void forked() noexcept nogil:
+    """In a child no other thread is at work, and what they held stays taken"""
+    found.running = found.limit = found.buffers = 0
+
+
+cdef int make_room(int threads) except -1:
+    """Let so many calls of BLAS run at once, or fewer where memory is short; MemoryError where there is none for one of them."""
+    if found.sgemm is NULL or found.buffers >= threads + (0 if found.limit else found.running):
+        return 0
+    return take_buffers(threads)
+
+
+cdef int take_buffers(int threads) except -1:
+    """Make OpenBLAS take its buffers now: where it finds no memory later it ends the process."""
+    global tries
+    cdef bint limited = needle_memory_is_limited()
+    cdef int more
+    if found.buffers == 0:
+        if limited:
+            check_memory(BUFFER, "a buffer of BLAS")
+        found.buffers = needle_take_first(found.sgemm)
+    more = threads - found.buffers if limited and tries < TRIES else 0
+    if more and needle_fits(<size_t> more * BUFFER + SLACK):
+        tries += 1
+        found.buffers = max(found.buffers, needle_take_buffers(found.sgemm, found.buffers + more, DEPTH))
+    found.limit = found.buffers if limited else 0
+    return 0
+
+
+cdef int check_memory(size_t nbytes, str what) except -1:
+    """MemoryError unless that much can be had at this moment"""
+    if not needle_fits(nbytes):
+        empty_cache()
+        if not needle_fits(nbytes):
+            raise MemoryError(f"no memory for {what}, {nbytes:,} bytes: the memory of this process is limited")
+    return 0
+
+
+cdef int make_room_for_numpy(size_t nbytes) except -1:
+    """NumPy's BLAS takes its buffer at its first product, after memory for the result."""
+    global numpy_has_room
+    if not numpy_has_room and needle_memory_is_limited():
+        check_memory(2 * BUFFER + nbytes, "a buffer of NumPy's BLAS")
+    numpy_has_room = True
+    return 0

@@ -6,7 +6,7 @@ from libc.string cimport memset
 from needle_ndarray.backend cimport (
     ARG_REDUCE_OP, BINARY_OP, RANDOM_OP, REDUCE_OP, SCAN_OP, UNARY_OP, Backend, Op
 )
-from needle_ndarray.blas cimport blas
+from needle_ndarray.blas cimport blas, make_room, make_room_for_numpy
 from needle_ndarray.buffer cimport Buffer, allocate as allocate_buffer
 from needle_ndarray.kernels cimport ewise, nn, optim, strided
 from needle_ndarray.kernels cimport attention as attentions, norm as norms
@@ -354,10 +354,13 @@ cdef class CPUBackend(Backend):
             return 0
         largest = max(max(left.shape[n - 1], target.strides[n - 2]), max(target.shape[n - 1], target.shape[n - 2]))
         if target.dtype >= FLOAT32 and (blas().sgemm is NULL or largest > 0x7fffffff):
+            make_room_for_numpy(target.size * target.itemsize)
             np.asarray(out)[...] = np.matmul(np.asarray(a), np.asarray(b))
             return 0
         blas_found = blas()
         threads = threads_for(target.size * left.shape[n - 1], THREADS_FROM_FLOPS)
+        if target.dtype >= FLOAT32 and products.needs_blas(target.shape[n - 2], left.shape[n - 1], target.shape[n - 1]):
+            make_room(threads)
         if target.size * left.shape[n - 1] < NOGIL_FROM:
             status = products.matmul_views(blas_found, &left, &right, bias, &target, 1)
         else:

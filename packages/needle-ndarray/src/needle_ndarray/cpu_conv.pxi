@@ -121,6 +121,8 @@ cdef int convolution(Backend backend, int op, object x, object weight, object y,
                packed(backend, y, op == conv.CONV2D))
     dtype = image.dtype
     threads = threads_for_work(<double> result.size * count, THREADS_FROM_FLOPS)
+    if products.needs_blas(g.n * g.oh * g.ow, count, g.f):
+        make_room(threads)
     scratch = allocate_buffer(conv.scratch_elements(op, &g, image.itemsize, threads) * image.itemsize + 64)
     scratch_at = <char*> &scratch.data[0]
     with nogil:

@@ -211,6 +211,8 @@ cdef bint cpu_attention(object q, object k, object v, object mask, bint causal, 
         return False
     cdef NDArray room = writable(result, &target)
     threads = attention_threads(&job)
+    if products.needs_blas(job.q.shape[n - 2], max(job.q.shape[n - 1], job.v.shape[n - 1]), job.k.shape[n - 2]):
+        make_room(threads)
     with nogil:
         status = attentions.attention_views(&job, &target, threads)
     done(status)
@@ -237,6 +239,8 @@ cdef bint cpu_attention_grad(object grad, object q, object k, object v, object m
     rooms = [writable(results[i], &targets[i]) for i in range(3)]
     arrays.append(readable(given, &g))
     threads = attention_threads(&job)
+    if products.needs_blas(job.q.shape[n - 2], max(job.q.shape[n - 1], job.v.shape[n - 1]), job.k.shape[n - 2]):
+        make_room(threads)
     with nogil:
         status = attentions.attention_grad_views(&job, &g, &targets[0], &targets[1], &targets[2], threads)
     done(status)

@@ -15,6 +15,9 @@ cdef struct Blas:               # what was found in the BLAS library; NULL where
     void* dgemm
     void* sgemv
     void* dgemv
+    int running                 # calls at this moment
+    int limit                   # of them, 0: none
+    int buffers                 # that are certain to be there
 
 cdef Py_ssize_t panel_width(int dtype) noexcept nogil
 cdef void micro_panel(int dtype, const Gemm* g, Py_ssize_t skip) noexcept nogil

@@ -20,6 +20,10 @@ cdef extern from "gemm.h" nogil:
     void pack_double "needle_pack_double"(const double* b, Py_ssize_t b_row, Py_ssize_t b_col, Py_ssize_t k, Py_ssize_t cols,
                                           double* packed)
 
+cdef extern from "gate.h" nogil:
+    void enter "needle_enter"(int* running, const int* limit)
+    void leave "needle_leave"(int* running)
+
 cdef enum:
     ROW_MAJOR = 101
     NO_TRANS = 111
@@ -155,12 +159,14 @@ cdef void gemv(const Blas* blas, int dtype, Matrix a, Py_ssize_t m, Py_ssize_t k
     """y (m,) = a (m, k) x"""
     blas_reads(&a, m, k)
     cdef int rows = <int> (m if a.col == 1 else k), columns = <int> (k if a.col == 1 else m)
+    enter(&(<Blas*> blas).running, &blas.limit)
     if dtype == FLOAT32:
         (<sgemv_t> blas.sgemv)(ROW_MAJOR, trans(a), rows, columns, 1, <float*> a.data, leading(a), <const float*> x, <int> x_step,
                                0, <float*> y, <int> y_step)
     else:
         (<dgemv_t> blas.dgemv)(ROW_MAJOR, trans(a), rows, columns, 1, <double*> a.data, leading(a), <const double*> x,
                                <int> x_step, 0, <double*> y, <int> y_step)
+    leave(&(<Blas*> blas).running)
 
 
 cdef void gemm(const Blas* blas, int dtype, const Gemm* g) noexcept nogil:
@@ -172,6 +178,7 @@ cdef void gemm(const Blas* blas, int dtype, const Gemm* g) noexcept nogil:
         return
     blas_reads(&a, g.m, g.k)
     blas_reads(&b, g.k, g.n)
+    enter(&(<Blas*> blas).running, &blas.limit)
     if dtype == FLOAT32:
         (<sgemm_t> blas.sgemm)(ROW_MAJOR, trans(a), trans(b), <int> g.m, <int> g.n, <int> g.k, <float> g.alpha,
                                <float*> a.data, leading(a), <float*> b.data, leading(b), add, <float*> g.out.data,
@@ -180,3 +187,4 @@ cdef void gemm(const Blas* blas, int dtype, const Gemm* g) noexcept nogil:
         (<dgemm_t> blas.dgemm)(ROW_MAJOR, trans(a), trans(b), <int> g.m, <int> g.n, <int> g.k, g.alpha,
                                <double*> a.data, leading(a), <double*> b.data, leading(b), add, <double*> g.out.data,
                                <int> g.out.row)
+    leave(&(<Blas*> blas).running)

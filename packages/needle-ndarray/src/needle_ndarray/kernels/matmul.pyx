@@ -138,6 +138,11 @@ cdef void cut_large(Tiles* c) noexcept nogil:
         c.columns, c.across = panel, (c.g.n + panel - 1) // panel
 
 
+cdef bint needs_blas(Py_ssize_t m, Py_ssize_t k, Py_ssize_t n) noexcept nogil:
+    """Whether a product is too large for the macro-kernel, or one with a vector that is worth the call"""
+    return not is_small(m, k, n) or (m == 1 or n == 1) and m * n * k >= SPLIT
+
+
 cdef int one(const Blas* blas, const View* a, Py_ssize_t a_offset, const View* b, Py_ssize_t b_offset, const char* bias,
              View* out, Py_ssize_t out_offset, int threads) noexcept nogil:
     """One matrix product, for floats plus a row `bias` unless that is NULL; rows of `out` are contiguous"""
@@ -165,7 +170,7 @@ cdef int one(const Blas* blas, const View* a, Py_ssize_t a_offset, const View* b
     c.g.base.data, c.g.base.row, c.g.base.col = <void*> bias, 0, 1
     c.g.m, c.g.k, c.g.n, c.g.alpha = m, k, n, 1
     c.blas, c.dtype, c.item, c.rows, c.columns, c.across = NULL, out.dtype, out.itemsize, m, n, 1
-    if is_small(m, k, n) and (m > 1 and n > 1 or m * n * k < SPLIT):
+    if not needs_blas(m, k, n):
         if threads > 1 and m * n * k >= SPLIT:
             cut_small(&c, threads)
             share_tiles(&c, threads)
