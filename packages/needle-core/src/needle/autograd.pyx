@@ -23,7 +23,7 @@ import numpy as np
 from needle_ndarray import NDArray
 from needle_ndarray.buffer import WRITE_CLOCK
 from needle_ndarray.dtypes import DTYPES
-from needle_ndarray.ndarray import DTYPE_CODE, NBYTES, SOLE_OWNER, VERSION
+from needle_ndarray.ndarray import DTYPE_CODE, NBYTES, SOLE_OWNER, VERSION, bounded
 
 from needle._hints import Size, warn_of_identity
 
@@ -279,7 +279,8 @@ cdef class Value:
     @classmethod
     def make_from_op(cls, Op op not None, inputs):
         """The result of an op: what calling the op does."""
-        return apply_tuple(op, tuple(inputs)) if issubclass(cls, TensorTuple) else apply(op, tuple(inputs))
+        cdef tuple given = tuple(bounded("make_from_op", inputs))
+        return apply_tuple(op, given) if issubclass(cls, TensorTuple) else apply(op, given)
 
 
 cdef list ENTRIES = []                  # TupleGetItem(i) at place i: it holds nothing else, so one does for all tuples
@@ -293,22 +294,30 @@ cdef class TensorTuple(Value):
         return len(self)
 
     def __len__(self):
+        return self.count()
+
+    cdef Py_ssize_t count(self) except -1:
+        """How many there are, whatever a subclass says"""
         return len(self.spec) if self.array is None and self.spec is not None else len(realize(self))
 
     def __getitem__(self, index):
+        cdef Py_ssize_t n
         if isinstance(index, slice):
             return tuple([self[i] for i in range(*index.indices(len(self)))])
-        i = index.__index__()
+        i = operator.index(index)
         if i >= 0 and self.array is None and self.spec is None:
             return OPS.tuple_get_item(self, i)      # lazy: how many there are will turn out
-        if not -len(self) <= i < len(self):
-            raise IndexError(f"entry {i} of a tuple of {len(self)}")
-        return self.entry(i % len(self))
+        n = self.count()
+        if not -n <= i < n:
+            raise IndexError(f"entry {i} of a tuple of {n}")
+        return self.entry(i % n)
 
     cdef Tensor entry(self, Py_ssize_t i):
         """Entry i: of a tuple that was made of tensors this one, else a node for it"""
+        if not 0 <= i < self.count():
+            raise IndexError(f"entry {i} of a tuple of {self.count()}")
         if isinstance(self.op, OPS.MakeTensorTuple):
-            return <Tensor> self.inputs[i]
+            return <Tensor?> self.inputs[i]
         while len(ENTRIES) <= i:
             ENTRIES.append(OPS.TupleGetItem(len(ENTRIES)))
         cdef Tensor out = Tensor.__new__(Tensor)
@@ -320,7 +329,7 @@ cdef class TensorTuple(Value):
 
     def tuple(self):
         cdef Py_ssize_t i
-        return tuple([self.entry(i) for i in range(len(self))])
+        return tuple([self.entry(i) for i in range(self.count())])
 
     def __add__(self, other):
         if not isinstance(other, TensorTuple) or len(self) != len(other):
@@ -343,7 +352,7 @@ cdef Value make_leaf(type cls, object data, bint requires_grad):
     if isinstance(data, Value):
         data = read(<Value> data)
     if issubclass(cls, TensorTuple):
-        data = tuple([read(<Value> d) if isinstance(d, Value) else d for d in data])
+        data = tuple([read(<Value> d) if isinstance(d, Value) else d for d in bounded("make_const", data)])
     elif not isinstance(data, ndarray_type):
         raise TypeError(f"make_const: expected an NDArray or a Tensor, got {type(data).__name__}")
     value = cls.__new__(cls)
@@ -356,11 +365,11 @@ def with_gradients(params):
     """What an optimizer works on: the tensors that have a gradient, their data, and the data of their gradients, as lists."""
     cdef Tensor p
     cdef list chosen = [], arrays = [], grads = []
-    for p in params:
+    for p in bounded("with_gradients", params):
         if p.gradient is not None:
             chosen.append(p)
             arrays.append(realize(p))
-            grads.append(realize(<Tensor> p.gradient))
+            grads.append(realize(<Tensor?> p.gradient))
     return chosen, arrays, grads
 
 
@@ -374,7 +383,7 @@ cdef int assign(Value value, object data) except -1:
     if not isinstance(value, TensorTuple) and not isinstance(data, ndarray_type):
         raise TypeError(f"cached_data: expected an NDArray, got {type(data).__name__}")
     if isinstance(value, TensorTuple):
-        data = tuple(data)
+        data = tuple(bounded("cached_data", data))
         for d in data:
             if not isinstance(d, ndarray_type):
                 raise TypeError(f"cached_data: expected a tuple of NDArrays, got one with {type(d).__name__}")

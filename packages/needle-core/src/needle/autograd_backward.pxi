@@ -67,6 +67,7 @@ cdef class Walk:
     cdef Py_ssize_t* edges              # places of the inputs of all nodes, one after the other; -1: not part of this
     cdef Py_ssize_t* first              # where a node's edges begin
     cdef Py_ssize_t* wanted             # whether the gradient goes on to something asked for
+    cdef Py_ssize_t* places             # of the roots
 
     def __dealloc__(self):
         free(self.memory)
@@ -79,7 +80,7 @@ cdef class Walk:
         n = len(self.order)
         for node in self.order:
             total += len(node.inputs)
-        self.memory = <Py_ssize_t*> malloc((total + 2 * n + 1) * sizeof(Py_ssize_t))
+        self.memory = <Py_ssize_t*> malloc((total + 2 * n + 1 + len(roots)) * sizeof(Py_ssize_t))
         if self.memory is NULL:
             raise MemoryError("no memory for the backward pass")
         self.first, self.wanted, self.edges = self.memory, self.memory + n + 1, self.memory + 2 * n + 1
@@ -91,6 +92,9 @@ cdef class Walk:
                 self.edges[k] = x.index if x.visit == visits else -1
                 k += 1
         self.first[n] = k
+        self.places = self.edges + total
+        for i in range(len(roots)):
+            self.places[i] = (<Value> roots[i]).index
         self.arrived = [None] * n       # only now: making a list may run the garbage collector, and with it other threads
         return 0
 
@@ -196,7 +200,7 @@ cdef class Walk:
                 check_tuple(<Op> node.op, g, <TensorTuple> x)
             elif isinstance(g, Tensor):
                 if x.array is None or (<Tensor> g).array is None or not alike((<Tensor> g).array, x.array):
-                    g = fit(<Op> node.op, <Tensor> g, <Tensor> x)
+                    g = fit(<Op> node.op, <Tensor> g, <Tensor?> x)
             else:
                 raise TypeError(f"{type(node.op).__name__}.gradient returned {type(g).__name__}, expected a Tensor or None")
             if modes_here().anomaly:
@@ -219,15 +223,15 @@ cdef object fit(Op op, Tensor grad, Tensor x):
 
 cdef int check_tuple(Op op, object grad, TensorTuple x) except -1:
     """Raise unless a gradient fits a TensorTuple: one of that length, or a Slot of it."""
-    cdef Py_ssize_t n = len(x)
+    cdef Py_ssize_t n = x.count()
     if isinstance(grad, Slot) and isinstance((<Slot> grad).value, Tensor):
         if 0 <= (<Slot> grad).index < n:
             return 0
         raise IndexError(f"{type(op).__name__}.gradient returned entry {grad.index} of a tuple of {n}")
     if not isinstance(grad, TensorTuple):
         raise TypeError(f"{type(op).__name__}.gradient returned {type(grad).__name__}, expected a TensorTuple")
-    if len(grad) != n:
-        raise ValueError(f"{type(op).__name__}.gradient returned a tuple of {len(grad)} for one of {n}")
+    if (<TensorTuple> grad).count() != n:
+        raise ValueError(f"{type(op).__name__}.gradient returned a tuple of {(<TensorTuple> grad).count()} for one of {n}")
     return 0
 
 
@@ -237,14 +241,16 @@ cdef inline bint is_unknown(Value value):
 
 cdef object gather_tuple(TensorTuple node, list parts):
     """The gradient of a TensorTuple from whole tuples and single entries; entries nothing came for are zero"""
-    cdef Py_ssize_t i, n = len(node)
+    cdef Py_ssize_t i, n = node.count()
     cdef list entries = [[] for _i in range(n)]
+    cdef TensorTuple whole
     for part in parts:
         if isinstance(part, Slot):
             (<list> entries[(<Slot> part).index]).append((<Slot> part).value)
         else:
+            whole = <TensorTuple?> part
             for i in range(n):
-                (<list> entries[i]).append(part[i])
+                (<list> entries[i]).append(whole.entry(i))
     del parts[:]
     for i in range(n):
         entries[i] = sum_and_release(entries[i]) if entries[i] else zeros_like_entry(node, i)
@@ -257,14 +263,14 @@ cdef object zeros_like_entry(TensorTuple node, Py_ssize_t i):
 
 cdef object sum_and_release(list terms):
     """The sum; terms that nobody else looks at are dropped as they are added"""
-    cdef object total = terms[0], term
+    cdef Tensor total = <Tensor?> terms[0], previous, term
     cdef Py_ssize_t i
     for i in range(1, len(terms)):
-        term = terms[i]
+        term = <Tensor?> terms[i]
         terms[i] = terms[i - 1] = None
-        previous, total = total, total + term
-        release(<Value?> previous, 1)
-        release(<Value> term, 1)
+        previous, total = total, apply(ADD, (total, term))      # not `+`: a subclass may mean something else by it
+        release(previous, 1)
+        release(term, 1)
     return total
 
 
@@ -296,7 +302,8 @@ cdef object call_hooks(Value node, object grad):
 cdef int keep(Value node, object grad, bint accumulate) except -1:
     """Put a gradient into `.grad`"""
     if accumulate and node.gradient is not None:
-        grad = (<Tensor> node.gradient).detach() + grad
+        before = make_leaf(type(grad), realize(<Value?> node.gradient), False)
+        grad = before + grad if isinstance(grad, TensorTuple) else apply(ADD, (before, grad))
     node.gradient = grad
     return 0
 
@@ -334,7 +341,7 @@ cdef object backward(Tensor root, object out_grad, bint accumulate):
     cdef object grad = first_gradient(root, out_grad)
     walk.given = [out_grad]
     walk.prepare([root], None)
-    walk.arrive(root.index, grad)
+    walk.arrive(walk.places[0], grad)
     grad = None
     walk.run(accumulate, None)
 
@@ -362,18 +369,23 @@ def gradients(outputs, inputs, out_grads=None):
     array([18.], dtype=float32)
     """
     cdef Walk walk = Walk()
-    cdef list roots = [y for y in outputs if (<Tensor?> y).wants_grad], targets = list(inputs)
-    out_grads = [None] * len(outputs) if out_grads is None else list(out_grads)
-    if len(out_grads) != len(outputs):
-        raise ValueError(f"gradients: {len(out_grads)} out_grads for {len(outputs)} outputs")
-    starts = [first_gradient(<Tensor> y, g) for y, g in zip(outputs, out_grads) if (<Tensor> y).wants_grad]
-    walk.given = out_grads
+    cdef list given = list(bounded("gradients", outputs)), targets = list(bounded("gradients", inputs))
+    cdef list seeds = [None] * len(given) if out_grads is None else list(bounded("gradients", out_grads))
+    cdef list roots = [], starts = []
+    cdef Py_ssize_t i
+    cdef Tensor y
+    if len(seeds) != len(given):
+        raise ValueError(f"gradients: {len(seeds)} out_grads for {len(given)} outputs")
+    for y, seed in zip(given, seeds):
+        if y.wants_grad:
+            roots.append(y)
+            starts.append(first_gradient(y, seed))
+    walk.given = seeds
     walk.prepare(roots, targets)
-    places = [(<Value> y).index for y in roots]
     walk.aim(targets)
-    for place, grad in zip(places, starts):
-        walk.arrive(place, grad)
-    grad = starts = None
+    for i in range(len(roots)):
+        walk.arrive(walk.places[i], starts[i])
+    seed = starts = None
     found = walk.run(False, targets)
     return [found.get(id(x)) for x in targets]
 
@@ -387,11 +399,13 @@ def compute_gradient_of_variables(output_tensor, out_grad):
 
 def find_topo_sort(node_list):
     """Post-order depth first over `inputs`, in order: every node after what it was made from."""
-    return sort(list(node_list), False)
+    return sort(list(bounded("find_topo_sort", node_list)), False)
 
 
 def topo_sort_dfs(node, visited, topo_order):
     """Append what `node` was made from, then node, to topo_order; skip and extend the set `visited`."""
+    if not hasattr(visited, "__contains__"):        # `in` would go through an iterator, perhaps for ever
+        raise TypeError(f"topo_sort_dfs: visited: expected a set, got {type(visited).__name__}")
     for value in sort([node], False):
         if value not in visited:
             visited.add(value)
@@ -400,7 +414,7 @@ def topo_sort_dfs(node, visited, topo_order):
 
 def sum_node_list(node_list):
     """The sum of a list of values."""
-    nodes = list(node_list)
+    nodes = bounded("sum_node_list", node_list)
     if not nodes:
         raise ValueError("sum_node_list: expected one value or more, got none")
     return functools.reduce(operator.add, nodes)

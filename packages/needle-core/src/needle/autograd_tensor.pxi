@@ -113,6 +113,8 @@ cdef class Tensor(Value):
                 data = data.astype(dtype, copy=False)
         else:
             data = to_array(array, device, dtype)
+        if self.op is not None or self.array is not None:   # only now: what runs inside `array` may have called this
+            raise TypeError("Tensor.__init__: the tensor exists already; make a new one")
         self.array = data
         self.stamp = write_clock[0]
         self.wants_grad = requires_grad and is_float(self)
@@ -406,7 +408,7 @@ cdef class Tensor(Value):
         old.stamp, old.origin = self.stamp, self.origin
         self.op, self.inputs, self.array = None, (), old.array
         try:
-            made = OPS.setitem(old, key, value)
+            made = <Tensor?> OPS.setitem(old, key, value)
         except BaseException:
             self.op, self.inputs, old.inputs = old.op, old.inputs, ()
             raise

@@ -8,6 +8,7 @@ from needle.ops.indexing import gather
 from needle.ops.reductions import argmax
 from needle.ops.shapes import expand_dims, pad, reshape, stack
 from needle_ndarray.convolution import both_sides, pair
+from needle_ndarray.ndarray import bounded
 
 
 class Geometry(TensorOp):
@@ -168,7 +169,7 @@ def conv1d(x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     """Correlate sequences with kernels: (N, L, C), (K, C/groups, F) -> (N, OL, F); see `conv2d`."""
     if x.ndim != 3 or weight.ndim != 3:
         raise ValueError(f"conv1d: x {x.shape}, weight {weight.shape}: expected (N, L, C) and (K, C/groups, F)")
-    before_after = (padding, padding) if isinstance(padding, int) else tuple(padding)
+    before_after = (padding, padding) if isinstance(padding, int) else tuple(bounded("conv1d", padding, 2))
     y = conv2d(
         expand_dims(x, 1), expand_dims(weight, 0), bias, (1, stride), ((0, 0), before_after), (1, dilation), groups
     )

@@ -2,7 +2,7 @@
 
 from needle.autograd import Tensor, TensorOp, TensorTuple, TensorTupleOp, array_api, frozen
 from needle.ops.helpers import number
-from needle_ndarray.ndarray import normal_axes
+from needle_ndarray.ndarray import bounded, normal_axes
 
 
 class Reshape(TensorOp):
@@ -116,7 +116,7 @@ class Pad(TensorOp):
     needs = ""
 
     def __init__(self, widths, value=0):
-        self.widths, self.value = tuple([tuple(frozen(pair)) for pair in widths]), number(value)
+        self.widths, self.value = tuple([tuple(frozen(pair)) for pair in bounded("pad", widths)]), number(value)
 
     def compute(self, x):
         return array_api.pad(x, self.widths, self.value)
@@ -239,7 +239,7 @@ def pad(a, widths, value=0):
 
 def stack(args, axis=0):
     """Tensors of one shape along a new axis."""
-    return Stack(axis)(*args)
+    return Stack(axis)(*bounded("stack", args))
 
 
 def split(a, axis=0):
@@ -250,4 +250,4 @@ def split(a, axis=0):
 def concatenate(args, axis=0):
     """Tensors one after the other along an axis."""
     args = args.tuple() if isinstance(args, TensorTuple) else args
-    return Concatenate(axis)(*args)
+    return Concatenate(axis)(*bounded("concatenate", args))
