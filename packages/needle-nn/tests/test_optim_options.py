@@ -2,13 +2,14 @@
 
 import doctest
 import importlib
+import itertools
 
 import numpy as np
 import pytest
 from optim_formulas import parameters, set_gradients
 
 import needle as ndl
-from needle import optim
+from needle import nn, optim
 
 w, b = ndl.Tensor([1.0, 2.0]), ndl.Tensor([3.0])
 whole = ndl.Tensor([1, 2], dtype="int32")
@@ -132,3 +133,24 @@ MODULES = "adam adaptive averaging clipping lbfgs newton optimizer options sched
 def test_examples(name):
     failed, tried = doctest.testmod(importlib.import_module(name))
     assert failed == 0 and (tried or name.endswith("options"))
+
+
+@pytest.mark.parametrize(
+    "take",
+    [
+        optim.SGD,
+        optim.Adam,
+        lambda given: optim.SGD([{"params": given}]),
+        optim.EMA,
+        lambda given: optim.clip_grad_norm(given, 1.0),
+        lambda given: optim.clip_grad_value(given, 1.0),
+        optim.grad_norm,
+    ],
+    ids=["SGD", "Adam", "group", "EMA", "clip_grad_norm", "clip_grad_value", "grad_norm"],
+)
+def test_endless_parameters(take):
+    """An iterator that does not end is refused, as an endless shape is."""
+    w = nn.Parameter([1.0])
+    w.grad = ndl.Tensor([1.0])
+    with pytest.raises(ValueError, match="more than 1,048,576 items from a repeat"):
+        take(itertools.repeat(w))

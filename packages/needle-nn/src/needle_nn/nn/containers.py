@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from needle_ndarray.ndarray import bounded
 from needle_nn.nn.module import Module, Named
 
 
@@ -97,7 +98,7 @@ class ModuleList(Module):
         super().__init__()
         if isinstance(modules, Module) or not isinstance(modules, Iterable):
             raise TypeError(f"ModuleList: expected a list of modules, got {type(modules).__name__}")
-        self.modules = [_checked("ModuleList", module, i) for i, module in enumerate(modules)]
+        self.modules = [_checked("ModuleList", module, i) for i, module in enumerate(bounded("ModuleList", modules))]
 
     def forward(self, *args, **kwargs):
         raise NotImplementedError("ModuleList: calls none of its modules; write a loop over them, or use Sequential")

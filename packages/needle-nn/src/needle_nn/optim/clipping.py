@@ -6,6 +6,7 @@ from typing import Any
 
 from needle import Tensor
 from needle_ndarray import NDArray
+from needle_ndarray.ndarray import bounded
 from needle_nn.optim.options import number
 
 
@@ -69,7 +70,7 @@ def _gradients(what: str, params: Any) -> list[tuple[Tensor, NDArray]]:
     if not isinstance(params, Iterable):
         raise TypeError(f"{what}: expected Tensors, got {type(params).__name__}")
     pairs = []
-    for i, p in enumerate(params):
+    for i, p in enumerate(bounded(what, params)):
         if not isinstance(p, Tensor):
             raise TypeError(f"{what}: parameter {i}: expected a Tensor, got {type(p).__name__}")
         if p.grad is not None:

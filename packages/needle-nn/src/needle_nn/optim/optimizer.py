@@ -6,7 +6,7 @@ from typing import Any
 import needle_ndarray as nd
 from needle.autograd import Tensor, with_gradients
 from needle_ndarray import NDArray
-from needle_ndarray.ndarray import suits_step
+from needle_ndarray.ndarray import bounded, suits_step
 from needle_nn.moving import move_tensors
 from needle_nn.optim.clipping import clip_grad_norm
 from needle_nn.optim.options import Option, tensors
@@ -82,7 +82,7 @@ class Optimizer:
         given = entry["params"]
         if not isinstance(given, (Tensor, Iterable)):
             raise TypeError(f"{what}: expected an iterable of parameters, got {type(given).__name__}")
-        params = [given] if isinstance(given, Tensor) else list(given)
+        params = [given] if isinstance(given, Tensor) else list(bounded(what, given))
         if not params:
             raise ValueError(f"{what}: no parameters")
         for i, p in enumerate(params):

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+from needle_ndarray.ndarray import bounded
 from needle_nn.checks import shown
 
 
@@ -26,7 +27,7 @@ def tensors(what: str, params: Any) -> list[Any]:
         raise TypeError(f"{what}: expected an iterable of parameters, got {type(params).__name__}: {hint}")
     if not isinstance(params, Iterable) or isinstance(params, (str, bytes, dict)):
         raise TypeError(f"{what}: expected an iterable of parameters, got {type(params).__name__}")
-    return list(params)
+    return list(bounded(what, params))
 
 
 def count(what: str, name: str, value: Any, low: int = 1) -> int:
