@@ -222,6 +222,13 @@ def clang(session: nox.Session) -> None:
 
 
 @nox.session
+def hostile(session: nox.Session) -> None:
+    """A million calls with arguments that lie, none of which may end the process; `-- 5000 --seed 3` makes others."""
+    install(session, *CPU)
+    session.run("python", "tests/hostile.py", *(session.posargs or ["1000000"]))
+
+
+@nox.session
 def parity(session: nox.Session) -> None:
     """Tests marked `parity`: the same numbers as PyTorch."""
     install(session, *CPU, extras="[test]")
