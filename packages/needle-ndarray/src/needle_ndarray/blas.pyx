@@ -11,7 +11,7 @@ cdef extern from "dlfcn.h":
     int RTLD_NOW
     int RTLD_LOCAL
 
-cdef extern from "blas_room.h" nogil:
+cdef extern from "blas_buffers.h" nogil:
     int needle_memory_is_limited()
     int needle_fits(size_t nbytes)
     int needle_take_first(void* gemm)

@@ -1,4 +1,4 @@
-/* At most `limit` calls of BLAS at once, any number where it is 0: each holds a buffer, see blas_room.h. */
+/* At most `limit` calls of BLAS at once, any number where it is 0: each holds a buffer, see blas_buffers.h. */
 #ifndef NEEDLE_GATE_H
 #define NEEDLE_GATE_H
 #include <sched.h>
@@ -14,9 +14,6 @@ static inline void needle_enter(int *running, const int *limit)
     }
 }
 
-static inline void needle_leave(int *running)
-{
-    __atomic_sub_fetch(running, 1, __ATOMIC_RELEASE);
-}
+static inline void needle_leave(int *running) { __atomic_sub_fetch(running, 1, __ATOMIC_RELEASE); }
 
 #endif

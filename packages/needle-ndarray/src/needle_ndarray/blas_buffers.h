@@ -1,8 +1,8 @@
 /* Buffers of OpenBLAS: it takes one of 32 MB for every call that runs at a time, keeps it for later calls, and ends the process
  * where there is no memory for one. So where memory is limited the buffers are taken before the first product, by calls that are
  * seen to run at the same time, and from then on no more calls run at once than there are buffers. */
-#ifndef NEEDLE_BLAS_ROOM_H
-#define NEEDLE_BLAS_ROOM_H
+#ifndef NEEDLE_BLAS_BUFFERS_H
+#define NEEDLE_BLAS_BUFFERS_H
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -11,8 +11,8 @@
 
 enum { NEEDLE_HELD = 128, NEEDLE_HELD_STACK = 1 << 20 };   /* rows and columns of the products that hold a buffer */
 
-typedef void (*needle_sgemm)(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda,
-                             const float *b, int ldb, float beta, float *c, int ldc);
+typedef void (*needle_sgemm)(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda, const float *b,
+                             int ldb, float beta, float *c, int ldc);
 
 typedef struct {
     needle_sgemm gemm;
@@ -25,8 +25,8 @@ typedef struct {
 static int needle_memory_is_limited(void)
 {
     struct rlimit space, data;
-    return getrlimit(RLIMIT_AS, &space) || getrlimit(RLIMIT_DATA, &data) || space.rlim_cur != RLIM_INFINITY
-           || data.rlim_cur != RLIM_INFINITY;
+    return getrlimit(RLIMIT_AS, &space) || getrlimit(RLIMIT_DATA, &data) || space.rlim_cur != RLIM_INFINITY ||
+           data.rlim_cur != RLIM_INFINITY;
 }
 
 static int needle_fits(size_t bytes)
