@@ -8,6 +8,7 @@ goes on behind it. Every call follows from its number. Some stretches run beside
 with little memory left.
 """
 
+import _thread
 import argparse
 import collections
 import faulthandler
@@ -220,7 +221,7 @@ def surroundings(number: int, room: int) -> threading.Event | None:
     if stretch % 7 != 3:
         return None
     stop = threading.Event()
-    threading.Thread(target=write_meanwhile, args=(stop,), daemon=True).start()
+    _thread.start_new_thread(write_meanwhile, (stop,))  # Thread.start waits for ever where the thread finds no memory
     return stop
 
 

@@ -16,7 +16,6 @@ from libc.stdlib cimport free, malloc, realloc
 
 import functools
 import operator
-from itertools import islice
 
 import needle_ndarray as array_api
 import numpy as np
@@ -437,8 +436,7 @@ cpdef object frozen(object axes):
     if not isinstance(axes, (tuple, list)) and hasattr(axes, "__index__") and not getattr(axes, "ndim", 0):
         return operator.index(axes)
     if hasattr(axes, "__iter__") and not isinstance(axes, (str, bytes, Value)):
-        axes = tuple(islice(axes, 65))          # more than an array has axes; who counts them will say so
-        return tuple([operator.index(n) if hasattr(n, "__index__") else n for n in axes])
+        return tuple([operator.index(n) if hasattr(n, "__index__") else n for n in bounded("axes or a shape", axes, 64)])
     return axes
 
 
@@ -732,4 +730,4 @@ include "autograd_backward.pxi"
 
 # What `from needle.autograd import *` gives: not the modules this one imports.
 __all__ = [_name for _name, _value in list(globals().items())
-           if not _name.startswith("_") and type(_value) is not type(np) and _value is not islice]
+           if not _name.startswith("_") and type(_value) is not type(np) and _value is not bounded]
