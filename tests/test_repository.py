@@ -4,8 +4,10 @@ import re
 
 import pytest
 
-SKIP = {".git", ".nox", ".venv", "build", "dist", "__pycache__", "runs", ".mypy_cache", ".ruff_cache", ".hypothesis"}
-TEXT = {".py", ".pyx", ".pxd", ".pyi", ".md", ".toml", ".cu", ".h", ".json", ".yml", ".yaml", ".sh", ""}
+SKIP = {".git", ".nox", ".venv", "build", "dist", "__pycache__", "runs"}
+SKIP |= {".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis"}
+TEXT = {".py", ".pyx", ".pxd", ".pxi", ".pyi", ".md", ".toml", ".json", ".yml", ".yaml", ".sh", ""}
+TEXT |= {".h", ".cu", ".cuh", ".cpp"}
 # Spelled in pieces: this file is looked through as well.
 MACHINE = re.compile("|".join(rf"/{a}{b}/\w" for a, b in [("ho", "me"), ("Us", "ers"), ("ro", "ot"), ("wo", "rk")]))
 
@@ -31,6 +33,17 @@ def test_text_files_are_clean(texts):
     """No tabs, no carriage returns, one newline at the end."""
     bad = [name for name, text in texts.items() if "\t" in text or "\r" in text or (text and text[-1:] != "\n")]
     assert bad == []
+
+
+def test_c_is_made_of_functions(texts):
+    """No bodies of functions in macros: a debugger and a sanitizer name lines of functions only."""
+    long_macros = re.compile(r"^ *# *define [^\n]*\\\n", re.MULTILINE)
+    found = [
+        name
+        for name, text in texts.items()
+        if name.startswith("packages/needle-ndarray/src") and long_macros.search(text)
+    ]
+    assert found == []
 
 
 def test_test_files_have_names_of_their_own(texts):
