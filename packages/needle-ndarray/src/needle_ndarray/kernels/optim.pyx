@@ -60,16 +60,17 @@ cdef inline F root(F x) noexcept nogil:
 
 
 cdef void adam(const Rule* r, F* p, const F* g, F* m, F* v, Py_ssize_t n) noexcept nogil:
-    """m = beta1 m + rest1 g;  v = beta2 v + rest2 g g;  p -= lr (m / correction1) / (sqrt(v / correction2) + eps)"""
+    """p -= decay p;  m = beta1 m + rest1 g;  v = beta2 v + rest2 g g;  p -= lr (m / correction1) / (sqrt(v / correction2) + eps)"""
     cdef F lr = <F> r.lr, beta1 = <F> r.beta1, rest1 = <F> r.rest1, beta2 = <F> r.beta2, rest2 = <F> r.rest2, eps = <F> r.eps
-    cdef F correction1 = <F> r.correction1, correction2 = <F> r.correction2, mean, square
+    cdef F correction1 = <F> r.correction1, correction2 = <F> r.correction2, decay = <F> r.decay, mean, square, kept
     cdef Py_ssize_t i
     for i in range(n):
         mean = beta1 * m[i] + rest1 * g[i]
         square = beta2 * v[i] + rest2 * g[i] * g[i]
         m[i] = mean
         v[i] = square
-        p[i] -= lr * (mean / correction1) / (root(square / correction2) + eps)
+        kept = p[i] - decay * p[i] if decay != 0 else p[i]
+        p[i] = kept - lr * (mean / correction1) / (root(square / correction2) + eps)
 
 
 # ---- Blocks --------------------------------------------------------------------------
@@ -79,7 +80,8 @@ cdef void block_of(const Rule* r, const Item* item, Py_ssize_t start, Py_ssize_t
     cdef F room[5 * CHUNK]
     cdef F* at[4]
     cdef bint penalty = r.weight_decay != 0 or r.l1 != 0
-    cdef Py_ssize_t step = CHUNK if penalty or r.decay != 0 or item.views is not NULL else n, stop = start + n
+    cdef bint shrinks = r.decay != 0 and r.op == SGD        # adam does it on the way
+    cdef Py_ssize_t step = CHUNK if penalty or shrinks or item.views is not NULL else n, stop = start + n
     cdef int k
     while start < stop:
         n = min(step, stop - start)
@@ -91,7 +93,7 @@ cdef void block_of(const Rule* r, const Item* item, Py_ssize_t start, Py_ssize_t
         if penalty:
             penalised(at[1], at[0], <F> r.weight_decay, <F> r.l1, room + 4 * CHUNK, n)
             at[1] = room + 4 * CHUNK
-        if r.decay != 0:
+        if shrinks:
             shrink(at[0], <F> r.decay, n)
         if r.op == SGD:
             sgd(r, at[0], at[1], at[2], n)
