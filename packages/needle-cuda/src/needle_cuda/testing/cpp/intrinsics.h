@@ -1,12 +1,11 @@
 // CUDA's built-in functions of one thread: arithmetic, bits, and the overloads of <math.h> that CUDA has.
 #pragma once
 
-template <class V>
-static inline V __ldg(const V* address) { return *address; }
+template <class V> static inline V __ldg(const V *address) { return *address; }
 
 // ---- Bits ----------------------------------------------------------------------------------------------------------
-template <class To, class From>
-static inline To needle_bits(From value) {
+template <class To, class From> static inline To needle_bits(From value)
+{
     static_assert(sizeof(To) == sizeof(From), "the same bits under another type");
     To out;
     std::memcpy(&out, &value, sizeof out);
@@ -22,13 +21,14 @@ static inline double __longlong_as_double(long long x) { return needle_bits<doub
 static inline int __popc(unsigned x) { return __builtin_popcount(x); }
 static inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
 static inline int __clz(int x) { return x ? __builtin_clz(unsigned(x)) : 32; }
-static inline int __clzll(long long x) { return x ? __builtin_clzll((unsigned long long)x) : 64; }
+static inline int __clzll(long long x) { return x ? __builtin_clzll((unsigned long long) x) : 64; }
 static inline int __ffs(int x) { return __builtin_ffs(x); }
 static inline int __ffsll(long long x) { return __builtin_ffsll(x); }
 static inline unsigned __umulhi(unsigned a, unsigned b) { return unsigned((uint64_t(a) * b) >> 32); }
 static inline int __mulhi(int a, int b) { return int((int64_t(a) * b) >> 32); }
-static inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
-    return (unsigned long long)(((unsigned __int128)a * b) >> 64);
+static inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
+{
+    return (unsigned long long) (((unsigned __int128) a * b) >> 64);
 }
 
 // ---- Arithmetic without contraction, and the fast variants (here: the accurate ones) -----------------------------
@@ -62,8 +62,8 @@ static inline float needle_logf(float x) { return logf(x); }
 #define cospif(x) cosf(3.14159265358979324f * (x))
 
 // ---- min and max: CUDA's overloads -----------------------------------------------------------------------------------
-#define NEEDLE_MIN_MAX(type)                                               \
-    static inline type min(type a, type b) { return b < a ? b : a; }       \
+#define NEEDLE_MIN_MAX(type)                                                                                                       \
+    static inline type min(type a, type b) { return b < a ? b : a; }                                                               \
     static inline type max(type a, type b) { return a < b ? b : a; }
 NEEDLE_MIN_MAX(int)
 NEEDLE_MIN_MAX(unsigned)
