@@ -1,5 +1,6 @@
 """The BLAS library, which one process opens once."""
 
+import errno
 import os
 
 from needle_ndarray.buffer import empty_cache
@@ -40,7 +41,12 @@ cdef int find_blas() except -1:
     blas_name = "numpy.matmul (scipy-openblas32 is missing)"
     spec = find_spec("scipy_openblas32") if os.environ.get("NEEDLE_BLAS") != "numpy" else None
     folder = "" if spec is None or spec.origin is None else os.path.join(os.path.dirname(spec.origin), "lib")
-    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    try:
+        names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    except OSError as error:
+        if error.errno == errno.ENOMEM:
+            raise MemoryError("no memory to look for BLAS") from None
+        raise
     limited = needle_memory_is_limited()
     before = os.environ.get("OPENBLAS_NUM_THREADS")
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
