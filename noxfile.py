@@ -208,11 +208,14 @@ def kernels_debug(session: nox.Session) -> None:
 def clang(session: nox.Session) -> None:
     """needle-ndarray and needle-core compiled by Clang, and the contract suite and the course's code on them."""
     session.install("ziglang==0.17.0")  # a Clang that PyPI has; it spells the x86-64 levels in its own way
+    where = "import os, ziglang; print(os.path.join(os.path.dirname(ziglang.__file__), 'zig'))"
+    zig = session.run("python", "-c", where, silent=True)
+    assert isinstance(zig, str)
     compiler = Path(session.create_tmp()).resolve() / "cc"
     compiler.write_text(
         "#!/bin/sh\n"
         'for a; do shift; case "$a" in -march=x86-64-v*) a="-mcpu=x86_64_v${a##*v}";; esac; set -- "$@" "$a"; done\n'
-        f'exec {shlex.quote(str(Path(session.bin) / "python"))} -m ziglang cc "$@"\n'
+        f'exec {shlex.quote(zig.strip())} cc "$@"\n'
     )
     compiler.chmod(0o755)
     build = {"CC": str(compiler), "NEEDLE_BUILD_LEVELS": "v2,v3", "NEEDLE_BUILD_OPTIMIZE": "1"}

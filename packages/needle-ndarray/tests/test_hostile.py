@@ -410,12 +410,14 @@ print(wrong or "ok")
 """
 
 
+@pytest.mark.skipif(
+    sys.platform != "linux" or "asan" in os.environ.get("LD_PRELOAD", ""),
+    reason="a limit on memory needs /proc, and no sanitizer that takes terabytes",
+)
 @each("room", ROOM)
 @each("alone", ["alone", "threads"])
 def test_products_with_little_memory(room, alone):
     """OpenBLAS ends the process where it finds no memory for its buffers: MemoryError comes first."""
-    if sys.platform != "linux" or "asan" in os.environ.get("LD_PRELOAD", ""):
-        pytest.skip("a limit on memory needs /proc, and no sanitizer that takes terabytes")
     command = [sys.executable, "-c", PRODUCTS, str(room), alone]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0 and done.stdout.strip() == "ok", (done.returncode, done.stdout, done.stderr[-500:])

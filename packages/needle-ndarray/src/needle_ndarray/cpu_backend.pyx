@@ -80,6 +80,8 @@ cdef int kept_first(const View* a, tuple axes, View* out) except -1:
     cdef int i, n = 0, ndim = a.ndim, kept = ndim - <int> len(axes)
     cdef Py_ssize_t axis
     cdef bint last[32]
+    if kept < 0:
+        raise ValueError(f"axes {axes} of {ndim}")
     out[0] = a[0]
     for i in range(ndim):
         last[i] = False
