@@ -17,7 +17,7 @@ from setuptools.command.build_ext import build_ext
 
 DEBUG = os.environ.get("NEEDLE_BUILD_DEBUG") == "1"
 ROOT = "src/needle_ndarray"
-MODULES = ["buffer", "backend", "ndarray", "threads", "blas", "cpu_backend", "interop"]
+MODULES = ["buffer", "backend", "ndarray", "threads", "blas", "cpu_backend", "interop", "extension"]
 KERNELS = [
     "ewise",
     "strided",
