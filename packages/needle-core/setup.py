@@ -16,6 +16,21 @@ DIRECTIVES = {
     "embedsignature": True,
 }
 COMPILE = ["-O" + os.environ.get("NEEDLE_BUILD_OPTIMIZE", "3"), "-g0"]
-ENGINE = Extension("needle.autograd", ["src/needle/autograd.pyx"], extra_compile_args=COMPILE)
+ENGINE = [
+    "values",
+    "recording",
+    "memory",
+    "topology",
+    "backward",
+    "tensor",
+    "arguments",
+    "dtype_rules",
+    "modes",
+    "operators",
+]
 
-setup(ext_modules=cythonize([ENGINE], include_path=["src"], compiler_directives=DIRECTIVES))
+extensions = [
+    Extension(f"needle.autograd.{name}", [f"src/needle/autograd/{name}.pyx"], extra_compile_args=COMPILE)
+    for name in ENGINE
+]
+setup(ext_modules=cythonize(extensions, include_path=["src"], compiler_directives=DIRECTIVES))

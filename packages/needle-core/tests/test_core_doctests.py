@@ -6,7 +6,8 @@ import importlib
 import pytest
 
 MODULES = """
-    autograd modes init random transforms drawing custom testing
+    autograd autograd.backward autograd.dtype_rules autograd.tensor autograd.values
+    modes init random transforms drawing custom testing
     ops.arithmetic ops.choosing ops.convolution ops.conversion ops.functions ops.fused ops.helpers ops.indexing ops.linalg
     ops.network ops.reductions ops.shapes ops.tuples
 """.split()

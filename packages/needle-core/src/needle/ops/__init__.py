@@ -1,8 +1,5 @@
 """Every op: a class with its formula, and a function."""
 
-import sys as _sys
-
-from needle import autograd
 from needle.ops.arithmetic import *
 from needle.ops.choosing import *
 from needle.ops.conversion import *
@@ -26,5 +23,4 @@ __all__ = [
     and value.__module__ != _SHARED
 ]
 
-autograd.use_ops(_sys.modules[__name__])
 del math, np  # noqa: F821  # what the modules import, not what they offer

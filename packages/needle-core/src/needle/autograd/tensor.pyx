@@ -1,77 +1,29 @@
-# The class Tensor. Included by autograd.pyx. Long because a cdef class cannot be split: most methods are one line that names
-# the op.
+"""The class Tensor: most methods are one line that names the op."""
 
-#: needle.ops, and the ops behind Python's operators; set by needle.ops when it is imported.
-cdef object OPS = None
-cdef object default_dtype = None
-cdef Op ADD = None
-cdef Op MULTIPLY = None
-cdef Op DIVIDE = None
-cdef Op NEGATE = None
-cdef Op MATMUL = None
-cdef object ADD_SCALAR = None
-cdef object MUL_SCALAR = None
-cdef object DIV_SCALAR = None
-cdef object SUMMATION = None
+cimport cython
+from cpython.object cimport PyObject
 
+import operator
 
-def use_ops(module):
-    """Connect Tensor's operators and methods with the module that defines the ops."""
-    global OPS, ADD, MULTIPLY, DIVIDE, NEGATE, MATMUL, ADD_SCALAR, MUL_SCALAR, DIV_SCALAR, SUMMATION
-    ADD, MULTIPLY, DIVIDE = module.EWiseAdd(), module.EWiseMul(), module.EWiseDiv()
-    NEGATE, MATMUL = module.Negate(), module.MatMul()
-    ADD_SCALAR, MUL_SCALAR, DIV_SCALAR = module.AddScalar, module.MulScalar, module.DivScalar
-    SUMMATION, OPS = module.Summation, module
+import needle_ndarray as array_api
+import numpy as np
 
+from needle._hints import Size, warn_of_identity
 
-cdef bint numpy_backend = array_api.default_device() == array_api.cpu_numpy()      # NEEDLE_BACKEND=np
-cdef int FLOAT32 = array_api.float32.code
-cdef int suspicious                     # the code from which a result may have a dtype that tensors should not have
+from needle.autograd.arguments cimport as_constant
+from needle.autograd.arrays cimport Arrays, load_arrays
+from needle.autograd.backward cimport backward
+from needle.autograd.dtype_rules cimport FLOAT32, to_array
+from needle.autograd.modes cimport modes_here
+from needle.autograd.naming cimport show_in_autograd
+from needle.autograd.operators cimport operators
+from needle.autograd.recording cimport apply, read, realize
+from needle.autograd.values cimport Value, assign, is_unknown, make_leaf
 
+from needle.autograd.dtype_rules import result_dtype
 
-def get_default_dtype():
-    """What Python numbers, float64 arrays, and functions of integers become: float32, or float64 with NEEDLE_BACKEND=np, unless
-    `set_default_dtype` says otherwise."""
-    if default_dtype is not None:
-        return default_dtype
-    return array_api.float64 if numpy_backend else array_api.float32
-
-
-def set_default_dtype(dtype):
-    """Make Python numbers and float64 arrays float32 or float64 when tensors are made of them; None: as the backend says."""
-    global default_dtype, suspicious
-    chosen = None if dtype is None else array_api.dtype(dtype)
-    if chosen is not None and not chosen.is_float:
-        raise TypeError(f"set_default_dtype: {dtype}: expected float32 or float64")
-    default_dtype = chosen
-    if chosen is None and numpy_backend:
-        suspicious = len(DTYPES)        # NumPy's rules hold
-    else:
-        suspicious = FLOAT32 if chosen == "float64" else array_api.float64.code
-
-
-set_default_dtype(None)
-
-
-def result_dtype(*dtypes):
-    """The dtype of an op on tensors: NumPy's, but integers take that of the floats among them.
-
-    >>> import needle_ndarray as nd
-    >>> result_dtype(nd.int64, nd.float32), result_dtype(nd.float32, nd.float64), result_dtype(nd.uint8, nd.int32)
-    ('float32', 'float64', 'int32')
-    """
-    floats = [d for d in dtypes if d.is_float]
-    return array_api.result_type(*(floats if floats and suspicious < len(DTYPES) else dtypes))
-
-
-cdef object to_array(object values, object device, object dtype):
-    """A new NDArray for a Tensor; see `Tensor` for the dtype"""
-    if dtype is None and not isinstance(values, ndarray_type):
-        host = np.asarray(values)
-        if host.dtype == np.float64 or (host.dtype.kind in "iu" and not isinstance(values, (np.ndarray, np.generic))):
-            dtype = get_default_dtype()
-        return array_api.array(host, dtype=dtype, device=device)
-    return array_api.array(values, dtype=dtype, device=device)
+cdef Arrays arrays = load_arrays()
+cdef object ndarray_type = array_api.NDArray
 
 
 cdef inline bint is_number(object x):
@@ -116,8 +68,8 @@ cdef class Tensor(Value):
         if self.op is not None or self.array is not None:   # only now: what runs inside `array` may have called this
             raise TypeError("Tensor.__init__: the tensor exists already; make a new one")
         self.array = data
-        self.stamp = write_clock[0]
-        self.wants_grad = requires_grad and is_float(self)
+        self.stamp = arrays.clock[0]
+        self.wants_grad = requires_grad and data.dtype.is_float
 
     # ---- Looking --------------------------------------------------------------------------
 
@@ -227,7 +179,8 @@ cdef class Tensor(Value):
             if self is not other and seems_value(self, other):
                 warn_of_identity("==" if op == 2 else "!=", other)
             return (self is other) == (op == 2)
-        return (OPS.less, OPS.less_equal, None, None, OPS.greater, OPS.greater_equal)[op](self, other)
+        ops = operators().ops
+        return (ops.less, ops.less_equal, None, None, ops.greater, ops.greater_equal)[op](self, other)
 
     def __reduce__(self):
         kept = getattr(self, "__dict__", None)      # of a subclass in Python
@@ -252,7 +205,7 @@ cdef class Tensor(Value):
 
     def clone(self):
         """A copy of the data, recorded."""
-        return OPS.clone(self)
+        return operators().ops.clone(self)
 
     def requires_grad_(self, bint wanted=True):
         """Set `requires_grad`; returns the tensor."""
@@ -295,66 +248,66 @@ cdef class Tensor(Value):
 
     def __add__(self, other):
         if isinstance(other, Tensor):
-            return apply(ADD, (self, other))
+            return apply(operators().add, (self, other))
         if is_number(other):
-            return apply(ADD_SCALAR(other), (self,))
-        return apply(ADD, (self, other)) if known(other) else NotImplemented
+            return apply(operators().add_scalar(other), (self,))
+        return apply(operators().add, (self, other)) if known(other) else NotImplemented
 
     def __radd__(self, other):
         return self + other
 
     def __sub__(self, other):
         if is_number(other):
-            return apply(ADD_SCALAR(-(other.item() if isinstance(other, np.generic) else other)), (self,))
+            return apply(operators().add_scalar(-(other.item() if isinstance(other, np.generic) else other)), (self,))
         if isinstance(other, Tensor):
-            return apply(ADD, (self, negated(<Tensor> other, self)))
+            return apply(operators().add, (self, negated(<Tensor> other, self)))
         return self - as_constant(other, self, "subtract") if known(other) else NotImplemented
 
     def __rsub__(self, other):
         if not is_number(other):
             return as_constant(other, self, "subtract") - self if known(other) else NotImplemented
         if not has_floats(self) and not isinstance(other, (int, np.integer)):
-            return apply(MUL_SCALAR(-1.0), (self,)) + other     # bytes have no sign of their own
-        return apply(NEGATE, (self,)) + other
+            return apply(operators().mul_scalar(-1.0), (self,)) + other     # bytes have no sign of their own
+        return apply(operators().negate, (self,)) + other
 
     def __mul__(self, other):
         if isinstance(other, Tensor):
-            return apply(MULTIPLY, (self, other))
+            return apply(operators().multiply, (self, other))
         if is_number(other):
-            return apply(MUL_SCALAR(other), (self,))
-        return apply(MULTIPLY, (self, other)) if known(other) else NotImplemented
+            return apply(operators().mul_scalar(other), (self,))
+        return apply(operators().multiply, (self, other)) if known(other) else NotImplemented
 
     def __rmul__(self, other):
         return self * other
 
     def __truediv__(self, other):
         if isinstance(other, Tensor):
-            return apply(DIVIDE, (self, other))
+            return apply(operators().divide, (self, other))
         if is_number(other):
-            return apply(DIV_SCALAR(other), (self,))
-        return apply(DIVIDE, (self, other)) if known(other) else NotImplemented
+            return apply(operators().div_scalar(other), (self,))
+        return apply(operators().divide, (self, other)) if known(other) else NotImplemented
 
     def __rtruediv__(self, other):
-        return apply(DIVIDE, (other, self)) if is_number(other) or known(other) else NotImplemented
+        return apply(operators().divide, (other, self)) if is_number(other) or known(other) else NotImplemented
 
     def __pow__(self, other, modulo):
         if is_number(other):
-            return apply(OPS.PowerScalar(other), (self,))
-        return apply(OPS.EWisePow(), (self, other)) if known(other) else NotImplemented
+            return apply(operators().ops.PowerScalar(other), (self,))
+        return apply(operators().ops.EWisePow(), (self, other)) if known(other) else NotImplemented
 
     def __rpow__(self, other, modulo):
-        return apply(OPS.EWisePow(), (other, self)) if is_number(other) or known(other) else NotImplemented
+        return apply(operators().ops.EWisePow(), (other, self)) if is_number(other) or known(other) else NotImplemented
 
     def __matmul__(self, other):
         if isinstance(other, Tensor) and self.array is not None and (<Tensor> other).array is not None \
                 and self.array.ndim == 2 and (<Tensor> other).array.ndim == 2:
-            return apply(MATMUL, (self, other))
-        return OPS.matmul(self, other) if known(other) else NotImplemented
+            return apply(operators().matmul, (self, other))
+        return operators().ops.matmul(self, other) if known(other) else NotImplemented
 
     def __rmatmul__(self, other):           # also where self is of a subclass, as a Parameter is
         if isinstance(other, Tensor):
             return Tensor.__matmul__(other, self)
-        return OPS.matmul(other, self) if known(other) else NotImplemented
+        return operators().ops.matmul(other, self) if known(other) else NotImplemented
 
     # In place: into the array of a leaf within no_grad(), as optimizers do; elsewhere a new tensor, as `x = x + y` makes it.
 
@@ -377,16 +330,16 @@ cdef class Tensor(Value):
         return write(self, assign_product, other) if writes(self) else self @ other
 
     def __neg__(self):
-        return apply(NEGATE, (self,))
+        return apply(operators().negate, (self,))
 
     def __pos__(self):
         return self
 
     def __abs__(self):
-        return OPS.abs(self)
+        return operators().ops.abs(self)
 
     def __getitem__(self, key):
-        return OPS.getitem(self, key)
+        return operators().ops.getitem(self, key)
 
     def __setitem__(self, key, value):
         """Write in place: into the array where nothing is recorded, else this tensor becomes the result of SetItem."""
@@ -408,7 +361,7 @@ cdef class Tensor(Value):
         old.stamp, old.origin = self.stamp, self.origin
         self.op, self.inputs, self.array = None, (), old.array
         try:
-            made = <Tensor?> OPS.setitem(old, key, value)
+            made = <Tensor?> operators().ops.setitem(old, key, value)
         except BaseException:
             self.op, self.inputs, old.inputs = old.op, old.inputs, ()
             raise
@@ -419,132 +372,132 @@ cdef class Tensor(Value):
     # ---- Methods, each the op of that name --------------------------------------------------------------------------
 
     def matmul(self, other):
-        return OPS.matmul(self, other)
+        return operators().ops.matmul(self, other)
 
     # `axis`, `dtype` and `out` are what np.sum(x) and its like hand on.
 
     def sum(self, axes=None, keepdims=False, *, axis=None, dtype=None, out=None):
         if axis is not None or dtype is not None or out is not None:
             axes = axes_of("sum", axes, axis, dtype, out)
-        return apply(SUMMATION(axes, keepdims), (self,))
+        return apply(operators().summation(axes, keepdims), (self,))
 
     def mean(self, axes=None, keepdims=False, *, axis=None, dtype=None, out=None):
-        return OPS.mean(self, axes_of("mean", axes, axis, dtype, out), keepdims)
+        return operators().ops.mean(self, axes_of("mean", axes, axis, dtype, out), keepdims)
 
     def var(self, axes=None, keepdims=False, ddof=0, *, axis=None, dtype=None, out=None):
-        return OPS.var(self, axes_of("var", axes, axis, dtype, out), keepdims, ddof)
+        return operators().ops.var(self, axes_of("var", axes, axis, dtype, out), keepdims, ddof)
 
     def std(self, axes=None, keepdims=False, ddof=0, *, axis=None, dtype=None, out=None):
-        return OPS.std(self, axes_of("std", axes, axis, dtype, out), keepdims, ddof)
+        return operators().ops.std(self, axes_of("std", axes, axis, dtype, out), keepdims, ddof)
 
     def max(self, axes=None, keepdims=False, *, axis=None, out=None):
-        return OPS.max(self, axes_of("max", axes, axis, None, out), keepdims)
+        return operators().ops.max(self, axes_of("max", axes, axis, None, out), keepdims)
 
     def min(self, axes=None, keepdims=False, *, axis=None, out=None):
-        return OPS.min(self, axes_of("min", axes, axis, None, out), keepdims)
+        return operators().ops.min(self, axes_of("min", axes, axis, None, out), keepdims)
 
     def argmax(self, axis=None, keepdims=False):
-        return OPS.argmax(self, axis, keepdims)
+        return operators().ops.argmax(self, axis, keepdims)
 
     def argmin(self, axis=None, keepdims=False):
-        return OPS.argmin(self, axis, keepdims)
+        return operators().ops.argmin(self, axis, keepdims)
 
     def any(self, axes=None, keepdims=False, *, axis=None, out=None):
-        return OPS.any(self, axes_of("any", axes, axis, None, out), keepdims)
+        return operators().ops.any(self, axes_of("any", axes, axis, None, out), keepdims)
 
     def all(self, axes=None, keepdims=False, *, axis=None, out=None):
-        return OPS.all(self, axes_of("all", axes, axis, None, out), keepdims)
+        return operators().ops.all(self, axes_of("all", axes, axis, None, out), keepdims)
 
     def cumsum(self, axis=None, *, dtype=None, out=None):
-        return OPS.cumsum(self, axes_of("cumsum", axis, None, dtype, out))
+        return operators().ops.cumsum(self, axes_of("cumsum", axis, None, dtype, out))
 
     def logsumexp(self, axes=None, keepdims=False):
-        return OPS.logsumexp(self, axes, keepdims)
+        return operators().ops.logsumexp(self, axes, keepdims)
 
     def softmax(self, axes=-1):
-        return OPS.softmax(self, axes)
+        return operators().ops.softmax(self, axes)
 
     def reshape(self, *shape):
-        return OPS.reshape(self, shape[0] if len(shape) == 1 else shape)
+        return operators().ops.reshape(self, shape[0] if len(shape) == 1 else shape)
 
     def broadcast_to(self, *shape):
-        return OPS.broadcast_to(self, shape[0] if len(shape) == 1 else shape)
+        return operators().ops.broadcast_to(self, shape[0] if len(shape) == 1 else shape)
 
     def transpose(self, *axes_to_swap, axes=None):
         """Two axes swapped, `transpose((0, 1))` or `transpose(0, 1)`; by default the last two."""
         if len(axes_to_swap) == 1 and axes is None:
-            return OPS.transpose(self, axes_to_swap[0])
-        return OPS.transpose(self, axes_to_swap or axes)
+            return operators().ops.transpose(self, axes_to_swap[0])
+        return operators().ops.transpose(self, axes_to_swap or axes)
 
     def permute(self, *axes):
-        return OPS.permute(self, axes[0] if len(axes) == 1 else axes)
+        return operators().ops.permute(self, axes[0] if len(axes) == 1 else axes)
 
     def swapaxes(self, axis1, axis2):
-        return OPS.swapaxes(self, axis1, axis2)
+        return operators().ops.swapaxes(self, axis1, axis2)
 
     def squeeze(self, axis=None):
-        return OPS.squeeze(self, axis)
+        return operators().ops.squeeze(self, axis)
 
     def expand_dims(self, axis):
-        return OPS.expand_dims(self, axis)
+        return operators().ops.expand_dims(self, axis)
 
     def flip(self, axes=None):
-        return OPS.flip(self, axes)
+        return operators().ops.flip(self, axes)
 
     def take(self, index, axis=None):
-        return OPS.take(self, index, axis)
+        return operators().ops.take(self, index, axis)
 
     def exp(self):
-        return OPS.exp(self)
+        return operators().ops.exp(self)
 
     def log(self):
-        return OPS.log(self)
+        return operators().ops.log(self)
 
     def sqrt(self):
-        return OPS.sqrt(self)
+        return operators().ops.sqrt(self)
 
     def tanh(self):
-        return OPS.tanh(self)
+        return operators().ops.tanh(self)
 
     def sigmoid(self):
-        return OPS.sigmoid(self)
+        return operators().ops.sigmoid(self)
 
     def relu(self):
-        return OPS.relu(self)
+        return operators().ops.relu(self)
 
     def abs(self):
-        return OPS.abs(self)
+        return operators().ops.abs(self)
 
     def sin(self):
-        return OPS.sin(self)
+        return operators().ops.sin(self)
 
     def cos(self):
-        return OPS.cos(self)
+        return operators().ops.cos(self)
 
     def clip(self, low=None, high=None):
-        return OPS.clip(self, low, high)
+        return operators().ops.clip(self, low, high)
 
     def equal(self, other):
-        return OPS.equal(self, other)
+        return operators().ops.equal(self, other)
 
     def not_equal(self, other):
-        return OPS.not_equal(self, other)
+        return operators().ops.not_equal(self, other)
 
     def astype(self, dtype):
-        return OPS.astype(self, dtype)
+        return operators().ops.astype(self, dtype)
 
     def to(self, device):
-        return OPS.to_device(self, device)
+        return operators().ops.to_device(self, device)
 
     @property
     def T(self):
         """All axes reversed."""
-        return OPS.permute(self, tuple(range(self.ndim - 1, -1, -1)))
+        return operators().ops.permute(self, tuple(range(self.ndim - 1, -1, -1)))
 
     @property
     def mT(self):
         """The last two axes swapped."""
-        return OPS.transpose(self)
+        return operators().ops.transpose(self)
 
 
 cpdef Py_ssize_t count(Tensor x):
@@ -606,16 +559,16 @@ cdef object object_hash = object.__hash__
 
 cdef inline bint has_floats(Tensor x):
     """Whether x is known to be of floats, without computing it"""
-    return code_of(<PyObject*> x.array) >= FLOAT32 if x.array is not None else x.spec is not None and x.spec[1].is_float
+    return arrays.dtype_code(<PyObject*> x.array) >= FLOAT32 if x.array is not None else x.spec is not None and x.spec[1].is_float
 
 
 cdef Tensor negated(Tensor b, Tensor a):
     """-b for a - b. Integers take the dtype of the difference first: negative bytes are large numbers."""
     if has_floats(b):
-        return apply(NEGATE, (b,))
+        return apply(operators().negate, (b,))
     if is_unknown(a) or is_unknown(b):
-        return apply(OPS.NegateBeside(), (b, a))
-    return apply(NEGATE, (b if a.dtype is b.dtype else OPS.astype(b, result_dtype(a.dtype, b.dtype)),))
+        return apply(operators().ops.NegateBeside(), (b, a))
+    return apply(operators().negate, (b if a.dtype is b.dtype else operators().ops.astype(b, result_dtype(a.dtype, b.dtype)),))
 
 
 cdef inline bint known(object x):
@@ -625,3 +578,6 @@ cdef inline bint known(object x):
 def rebuild(cls, data, requires_grad):
     """What unpickling calls."""
     return make_leaf(cls, data, requires_grad)
+
+
+show_in_autograd(Tensor, "needle.autograd.Tensor")

@@ -1,0 +1,28 @@
+"""The switches of a thread, as the engine reads them; `needle.modes` sets them."""
+
+from cpython.object cimport PyObject
+
+cdef extern from *:
+    """
+    typedef struct {
+        int no_grad;            /* 1 inside no_grad() */
+        int lazy;               /* 0: as LAZY_MODE says, 1: on, 2: off */
+        int anomaly;            /* 1 inside anomaly_mode(), 2 where it stops at inf too */
+        PyObject *made;         /* a list that collects what is recorded, or NULL */
+        PyObject *guarded;      /* the node whose gradient is being computed, or NULL */
+    } needle_modes;
+    """
+    ctypedef struct Modes "needle_modes":
+        int no_grad
+        int lazy
+        int anomaly
+        PyObject* made
+        PyObject* guarded
+
+cdef bint lazy_by_default               # LAZY_MODE of needle.autograd
+
+cdef Modes* modes_here() noexcept nogil
+
+
+cdef inline bint is_lazy(Modes* here) noexcept:
+    return here.lazy == 1 or here.lazy == 0 and lazy_by_default

@@ -1,0 +1,20 @@
+"""The ops that the engine itself uses: those behind Python's operators, and the rest of `needle.ops` by name."""
+
+from needle.autograd.values cimport Op
+
+cdef class Operators:
+    cdef object ops                     # the module needle.ops
+    cdef Op add, multiply, divide, negate, matmul       # these hold nothing: one of each does for all
+    cdef object add_scalar, mul_scalar, div_scalar, summation, make_tuple       # classes
+    cdef list entries                   # TupleGetItem(i) at place i
+
+    cdef Op entry(self, Py_ssize_t i)
+
+
+cdef Operators table
+
+cdef Operators find_operators()
+
+
+cdef inline Operators operators():
+    return table if table is not None else find_operators()

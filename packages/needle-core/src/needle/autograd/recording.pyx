@@ -1,0 +1,221 @@
+"""Recording and computing: what calling an op does.
+
+An op is computed at once, unless lazy mode is on, and its result remembers the op and its inputs where one of these requires a
+gradient. `realize` computes what is lazy, or was dropped; the write clock of needle_ndarray (one counter for all writes to all
+arrays) tells whether the inputs are still what they were.
+"""
+
+from cpython.object cimport PyObject
+from cpython.tuple cimport PyTuple_GET_SIZE
+
+import needle_ndarray as array_api
+import numpy as np
+
+from needle.autograd.arguments cimport as_values
+from needle.autograd.arrays cimport Arrays, load_arrays
+from needle.autograd.dtype_rules cimport settled, settled_from
+from needle.autograd.memory cimport LARGE, add_uses, drop_unneeded, remove_uses, watching
+from needle.autograd.modes cimport Modes, is_lazy, modes_here
+from needle.autograd.tensor cimport Tensor
+from needle.autograd.values cimport Op, TensorTuple, TensorTupleOp, Value, entry
+
+cdef extern from *:
+    """
+    #define needle_type_version(o) (Py_TYPE(o)->tp_version_tag)
+    """
+    unsigned int type_version "needle_type_version"(object value) noexcept     # changes when its class does; 0: unknown
+
+cdef Arrays arrays = load_arrays()
+cdef object ndarray_type = array_api.NDArray
+
+
+cdef Tensor apply(Op op, tuple inputs):
+    """The op's result as a Tensor, recorded where an input requires a gradient."""
+    cdef Tensor out = Tensor.__new__(Tensor)
+    record(op, inputs, out, None)
+    return out
+
+
+cdef TensorTuple apply_tuple(Op op, tuple inputs):
+    cdef TensorTuple out = TensorTuple.__new__(TensorTuple)
+    record(op, inputs, out, None)
+    return out
+
+
+cdef int record(Op op, tuple inputs, Value out, object data) except -1:
+    """Make `out` the op's result, and a node where an input requires a gradient; data: the result, where it is at hand"""
+    cdef Modes* here = modes_here()
+    cdef bint recorded = False, large
+    cdef Py_ssize_t i
+    for i in range(PyTuple_GET_SIZE(inputs)):
+        if type(<object> entry(inputs, i)) is not Tensor and not isinstance(<object> entry(inputs, i), Value):
+            return record(op, as_values(op, inputs), out, None)
+        recorded |= (<Value> entry(inputs, i)).wants_grad
+    recorded = recorded and not here.no_grad
+    if is_lazy(here):
+        note_origin(op, out, here)      # for the error, which comes later and elsewhere
+    else:
+        if here.guarded is not NULL:
+            check_inputs(inputs, <Value> here.guarded)
+        out.array = compute(op, inputs) if data is None else data
+        out.stamp = arrays.clock[0]
+        if here.anomaly:
+            note_origin(op, out, here)
+        if not recorded:
+            return 0
+    out.op, out.inputs, out.wants_grad = op, inputs, recorded
+    add_uses(inputs)
+    large = arrays.nbytes(<PyObject*> out.array) >= LARGE
+    if large or watching:
+        drop_unneeded(op, inputs, out, large)
+    if here.made is not NULL:
+        (<list> here.made).append(out)
+    return 0
+
+
+cdef object compute(Op op, tuple inputs):
+    """op.compute of the inputs' data"""
+    cdef Py_ssize_t n = PyTuple_GET_SIZE(inputs)
+    cdef object data, function
+    if op.seen == 0 or op.seen != type_version(op):
+        op.compute_function = type(op).compute      # of the class: a look into the instance first makes its __dict__
+        op.seen = type_version(op)
+    function = op.compute_function
+    if n == 2:
+        data = function(op, realized(<Value> entry(inputs, 0)), realized(<Value> entry(inputs, 1)))
+    elif n == 1:
+        data = function(op, realized(<Value> entry(inputs, 0)))
+    elif n == 3:
+        data = function(op, realized(<Value> entry(inputs, 0)), realized(<Value> entry(inputs, 1)),
+                        realized(<Value> entry(inputs, 2)))
+    else:
+        data = function(op, *[realized(<Value> x) for x in inputs])
+    if type(data) is not ndarray_type:
+        data = checked(op, data, inputs)
+    elif arrays.dtype_code(<PyObject*> data) < settled_from:
+        return data
+    return settled(op, data, inputs)
+
+
+cdef object checked(Op op, object data, tuple inputs):
+    """What an op may return besides an NDArray: a tuple of them, or something NumPy made"""
+    if isinstance(op, TensorTupleOp):
+        if isinstance(data, (tuple, list)):
+            return tuple([d if isinstance(d, ndarray_type) else checked(None, d, inputs) for d in data])
+        raise TypeError(f"{type(op).__name__}.compute returned {type(data).__name__}, expected a tuple of NDArrays")
+    if isinstance(data, ndarray_type):
+        return data
+    if isinstance(data, (np.ndarray, np.generic, float, int)):
+        return array_api.asarray(np.asarray(data), device=inputs[0].device)
+    raise TypeError(f"{type(op).__name__}.compute returned {type(data).__name__}, expected an NDArray")
+
+
+cdef int note_origin(Op op, Value out, Modes* here) except -1:
+    """In anomaly and in lazy mode: remember the line that made a value. What is computed is checked; gradients when sent on."""
+    if here.guarded is not NULL:
+        out.origin = (<Value> here.guarded).origin
+        return 0
+    from needle.modes import check_forward, line_of_user
+    out.origin = line_of_user()
+    if out.array is not None:
+        check_forward(op, out.array, out.origin, here.anomaly)
+    return 0
+
+
+cdef object read(Value value):
+    """The data for somebody outside of the engine. A gradient must not see what was written after its node was computed."""
+    cdef Modes* here = modes_here()
+    cdef object data = realize(value)
+    if here.guarded is not NULL and arrays.clock[0] != (<Value> here.guarded).stamp \
+            and (value.uses or <PyObject*> value is here.guarded):      # what no node uses, the gradient has made itself
+        check_unchanged(value, <Value> here.guarded, "its gradient needs the old one")
+    return data
+
+
+cdef object realize(Value value):
+    """Compute a value that is lazy or was dropped, and what it needs, without recursion; each once"""
+    cdef Value top, x
+    cdef Modes* here
+    cdef PyObject* guarded
+    cdef list stack, waiting
+    if value.array is not None:
+        return value.array
+    here = modes_here()
+    guarded, here.guarded = here.guarded, NULL
+    stack = [value]
+    try:
+        while stack:
+            top = <Value> stack[len(stack) - 1]
+            if top.array is not None:
+                stack.pop()
+                continue
+            if top.op is None:
+                raise ValueError("the value holds no data")
+            waiting = [x for x in top.inputs if x.array is None]
+            if waiting:
+                stack += reversed(waiting)
+                continue
+            recompute(top, here)
+    finally:
+        here.guarded = guarded
+    return value.array
+
+
+cdef int recompute(Value value, Modes* here) except -1:
+    """Compute a value whose inputs are there, if they are what they were"""
+    cdef Value x
+    for x in value.inputs:
+        check_unchanged(x, value, "the result was dropped after backward, or not yet computed, and needs the old one")
+    try:
+        value.array = compute(<Op> value.op, value.inputs)
+    except Exception as error:
+        if value.origin is not None:
+            from needle.modes import name_origin
+            name_origin(error, value.op, value.origin)
+        raise
+    value.spec = None
+    value.stamp = arrays.clock[0]
+    if here.anomaly:
+        from needle.modes import check_forward
+        check_forward(value.op, value.array, value.origin, here.anomaly)
+    if not value.wants_grad:
+        forget_inputs(value)
+    return 0
+
+
+cdef int forget_inputs(Value value) except -1:
+    """Make a leaf of a lazy value that needs no gradient, now that it is computed."""
+    remove_uses(value.inputs)
+    value.op, value.inputs = None, ()
+    return 0
+
+
+# ---- What was written to -----------------------------------------------------------------------------------------------
+
+cdef int check_inputs(tuple inputs, Value node) except -1:
+    """Raise if what a gradient is about to use was written to after its node was computed."""
+    if arrays.clock[0] != node.stamp:
+        for x in inputs:
+            check_unchanged(<Value> x, node, "its gradient needs the old one")
+    return 0
+
+
+cdef int check_unchanged(Value x, Value node, str why) except -1:
+    """Raise if x was written to after `node` was computed from it."""
+    cdef long long since = max(node.stamp, x.stamp)
+    if x.assigned_at <= node.stamp:
+        if arrays.clock[0] == since or x.array is None:
+            return 0
+        if last_write(x.array) <= since:
+            return 0
+    kind = f"{type(x.op).__name__}'s result" if x.op is not None else "a leaf"
+    shape = tuple([known[0] for known in x.known]) if isinstance(x, TensorTuple) else x.shape
+    raise RuntimeError(f"{type(node.op).__name__}: its input of shape {shape} ({kind}) was changed in place after it was used;"
+                       f" {why}. Change a copy instead, or call backward() before the change")
+
+
+cdef long long last_write(object data) except -1:
+    if type(data) is tuple:
+        return max([last_write(d) for d in data]) if data else 0
+    cdef long long version = arrays.version(<PyObject*> data)
+    return version if version >= 0 else data.version
