@@ -1,5 +1,6 @@
 """Importing needle: silent, without warnings, without what it does not need; its faces are the real things."""
 
+import re
 from importlib import import_module
 from inspect import ismodule
 
@@ -65,3 +66,60 @@ def test_a_broken_sister_is_not_called_missing(python):
     assert done.returncode == 1
     assert "pip install" not in done.stderr
     assert "needle_nn.nn" in done.stderr.splitlines()[-1]
+
+
+# ---- One door --------------------------------------------------------------------------
+
+IMPORT = re.compile(
+    r"^[ \t]*(?:from[ ]+(needle_ndarray[\w.]*)[ ]+c?import[ ]+(\([^)]*\)|[^\n#]*)|c?import[ ]+(needle_ndarray[\w.]*))",
+    re.MULTILINE,
+)
+
+
+def imports_of_arrays(text):
+    """(module, names) of every import of needle_ndarray in Python or Cython code; no names for `import module`."""
+    for match in IMPORT.finditer(text):
+        names = [part.split(" as ")[0].strip() for part in re.sub(r"[()]|#.*", "", match[2] or "").split(",")]
+        yield match[1] or match[3], [name for name in names if name]
+
+
+def test_imports_of_arrays_are_found():
+    text = """
+import needle_ndarray as nd
+    import needle_ndarray.buffer
+cimport needle_ndarray.ndarray
+from needle_ndarray import a, b as c  # why
+from needle_ndarray.x cimport (
+    d,
+    e as f,
+)  # fmt: skip
+    from needle_ndarray.y import *
+from needle_ndarrays import z
+"""
+    assert list(imports_of_arrays(text)) == [
+        ("needle_ndarray", []),
+        ("needle_ndarray.buffer", []),
+        ("needle_ndarray.ndarray", []),
+        ("needle_ndarray", ["a", "b"]),
+        ("needle_ndarray.x", ["d", "e"]),
+        ("needle_ndarray.y", ["*"]),
+        ("needle_ndarrays", ["z"]),
+    ]
+
+
+@pytest.mark.parametrize("package", ["needle-core", "needle-nn"])
+def test_needle_ndarray_is_entered_by_one_door(repository, package):
+    """Its public names from needle_ndarray itself, what extensions need from needle_ndarray.extension, nothing from elsewhere."""
+    offered = {
+        name: {*import_module(name).__all__, "*", "__version__", "extension"}
+        for name in ("needle_ndarray", "needle_ndarray.extension")
+    }
+    files = [
+        path
+        for end in ("py", "pyx", "pxd", "pxi")
+        for path in (repository / "packages" / package / "src").rglob(f"*.{end}")
+    ]
+    found = [(path.name, *found) for path in files for found in imports_of_arrays(path.read_text())]
+    assert len(found) >= 10
+    private = [row for row in found if row[1] not in offered or not {*row[2]} <= offered[row[1]]]
+    assert private == []

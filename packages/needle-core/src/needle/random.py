@@ -16,6 +16,8 @@ True
 from needle.init import rand as uniform
 from needle.init import randb as bernoulli
 from needle.init import randn as normal
-from needle_ndarray.random import get_state, seed, set_state
+from needle_ndarray import random as _random
+
+get_state, seed, set_state = _random.get_state, _random.seed, _random.set_state
 
 __all__ = ["bernoulli", "get_state", "normal", "seed", "set_state", "uniform"]

@@ -7,8 +7,7 @@ from needle.ops.fused import FusedOp
 from needle.ops.indexing import gather
 from needle.ops.reductions import argmax
 from needle.ops.shapes import expand_dims, pad, reshape, stack
-from needle_ndarray.convolution import both_sides, pair
-from needle_ndarray.ndarray import bounded
+from needle_ndarray.extension import both_sides, bounded, pair
 
 
 class Geometry(TensorOp):

@@ -5,7 +5,8 @@ from needle.ops.choosing import where
 from needle.ops.helpers import index_of, key_of
 from needle.ops.reductions import sum_to
 from needle.ops.shapes import reshape
-from needle_ndarray.indexing import add_at, has_arrays
+from needle_ndarray import add_at
+from needle_ndarray.extension import has_arrays
 
 
 class GetItem(TensorOp):

@@ -5,8 +5,7 @@ import math
 from needle.autograd import Tensor, TensorOp, array_api, as_constant
 from needle.ops.reductions import broadcast_to, sum_to
 from needle.ops.shapes import reshape
-from needle_ndarray.linalg import _parse
-from needle_ndarray.ndarray import suits_linear
+from needle_ndarray.extension import parse_einsum, suits_linear
 
 
 class MatMul(TensorOp):
@@ -156,5 +155,5 @@ def linear(x, weight, bias=None):
 def einsum(subscripts, *operands):
     """Sums of products by index letters, as in NumPy: `einsum("bij,bjk->bik", a, b)`."""
     operands = _tensors("einsum", *operands)
-    inputs, output = _parse(subscripts, tuple([x.realize_cached_data() for x in operands]))
+    inputs, output = parse_einsum(subscripts, tuple([x.realize_cached_data() for x in operands]))
     return Einsum(inputs, output)(*operands)

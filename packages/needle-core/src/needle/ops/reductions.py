@@ -8,7 +8,7 @@ from needle.ops.conversion import astype
 from needle.ops.functions import exp
 from needle.ops.helpers import array_of
 from needle.ops.shapes import flip, reshape
-from needle_ndarray.ndarray import normal_axes
+from needle_ndarray.extension import normal_axes
 
 
 def _kept_shape(shape, axes):

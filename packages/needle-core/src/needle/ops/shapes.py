@@ -2,7 +2,7 @@
 
 from needle.autograd import Tensor, TensorOp, TensorTuple, TensorTupleOp, array_api, frozen
 from needle.ops.helpers import number
-from needle_ndarray.ndarray import bounded, normal_axes
+from needle_ndarray.extension import bounded, normal_axes
 
 
 class Reshape(TensorOp):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from needle_ndarray.config import config
+from needle_ndarray.extension import config
 from needle_nn import __version__
 from needle_nn.command.generate import continuation
 from needle_nn.command.runs import predictions

@@ -10,7 +10,7 @@ import numpy as np
 
 import needle.random
 from needle import no_grad
-from needle_ndarray.devices import device as find_device
+from needle_ndarray import device as find_device
 from needle_nn import nn
 from needle_nn.checkpoint import CheckpointError, Checkpoints, load_checkpoint
 from needle_nn.command.recipes import RECIPES, Recipe

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from needle_ndarray.devices import backend_of
+from needle_ndarray.extension import backend_of
 from needle_nn.checks import check_count, described
 from needle_nn.data.fetch import fetch_items, fetch_whole, takes_arrays, to_tensors
 from needle_nn.data.samplers import RandomSampler, SequentialSampler

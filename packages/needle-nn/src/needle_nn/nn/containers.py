@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from needle_ndarray.ndarray import bounded
+from needle_ndarray.extension import bounded
 from needle_nn.nn.module import Module, Named
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from needle import Tensor
 from needle_ndarray import NDArray
-from needle_ndarray.ndarray import bounded
+from needle_ndarray.extension import bounded
 from needle_nn.optim.options import number
 
 

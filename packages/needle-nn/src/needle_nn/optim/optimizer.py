@@ -6,7 +6,7 @@ from typing import Any
 import needle_ndarray as nd
 from needle.autograd import Tensor, with_gradients
 from needle_ndarray import NDArray
-from needle_ndarray.ndarray import bounded, suits_step
+from needle_ndarray.extension import bounded, suits_step
 from needle_nn.moving import move_tensors
 from needle_nn.optim.clipping import clip_grad_norm
 from needle_nn.optim.options import Option, tensors

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from needle_ndarray.ndarray import bounded
+from needle_ndarray.extension import bounded
 from needle_nn.checks import shown
 
 
