@@ -135,6 +135,26 @@ def test_walks_of_several_threads():
     assert found == [expected] * 80
 
 
+# ---- Fused ops --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "rest"),
+    [
+        (lambda x: ndl.max_pool2d(x, 2), 0),
+        (lambda x: ndl.cross_entropy(x.reshape((4, 4)), Tensor([0, 1, 2, 3], dtype="int64", requires_grad=False)), 1),
+    ],
+    ids=["max_pool2d", "cross_entropy"],
+)
+def test_one_differentiable_input_gets_a_tensor(make, rest):
+    y = make(Tensor(np.arange(16.0).reshape(1, 4, 4, 1)))
+    while not isinstance(y.op, ndl.ops.FusedOp):
+        y = y.inputs[0]
+    first, *others = y.op.gradient(ndl.ones_like(y), y)
+    assert type(first) is Tensor and others == [None] * rest
+    assert type(first.op).__name__ == "FusedGradient" if first.op is not None else not first.requires_grad
+
+
 # ---- The C interface of needle-ndarray --------------------------------------------------------------------------
 
 

@@ -85,7 +85,7 @@ class MaxPool2d(FusedOp):
         return array_api.max_pool2d(x, *self.geometry)
 
     def compute_gradient(self, out_grad, x):
-        return (array_api.max_pool2d_grad(out_grad, x, *self.geometry),)
+        return array_api.max_pool2d_grad(out_grad, x, *self.geometry)
 
     def composed(self, x):
         size, stride, padding = self.geometry

@@ -1,4 +1,4 @@
-"""Ops with kernels of their own for value and gradient, and a twin composed of plain ops."""
+"""Ops with kernels of their own for value and gradient, and a reference composed of plain ops."""
 
 from needle.autograd import TensorOp, TensorTupleOp, gradients
 from needle.modes import enable_grad
@@ -10,7 +10,7 @@ class FusedOp(TensorOp):
 
     A subclass has, besides `compute`:
     composed(*inputs)               the same value out of plain ops: what the second derivative, and the tests, go by
-    compute_gradient(out_grad, *inputs)  NDArrays: the gradients of the first `differentiable` inputs
+    compute_gradient(out_grad, *inputs)  the gradient of the first input, an NDArray, or a tuple for the first `differentiable`
     """
 
     needs = "inputs"
@@ -23,12 +23,14 @@ class FusedOp(TensorOp):
         raise NotImplementedError(f"{type(self).__name__}.compute_gradient")
 
     def gradient(self, out_grad, node):
-        grads = FusedGradient(self)(out_grad, *node.inputs).tuple()
+        if self.differentiable == 1:
+            return (FusedGradient(self)(out_grad, *node.inputs), *[None] * (len(node.inputs) - 1))
+        grads = FusedGradients(self)(out_grad, *node.inputs).tuple()
         return grads + (None,) * (len(node.inputs) - len(grads))
 
 
-class FusedGradient(TensorTupleOp):
-    """The gradients of a fused op's inputs; their own gradients are those of the twin's."""
+class FusedGradient(TensorOp):
+    """dx of a fused op with one differentiable input; its own gradient is that of the reference's."""
 
     needs = "inputs"
 
@@ -39,18 +41,38 @@ class FusedGradient(TensorTupleOp):
         return self.op.compute_gradient(out_grad, *inputs)
 
     def gradient(self, out_grad, node):
-        with enable_grad():
-            dy, *inputs = [Alias()(x) for x in node.inputs]
-            wanted = inputs[: self.op.differentiable]
-            for x in (dy, *wanted):
-                x.requires_grad_()  # a constant here as well: the twin's gradient depends on it
-            first = gradients([self.op.composed(*inputs)], wanted, [dy])
-            return _second(first, out_grad, [dy, *inputs])
+        return _of_reference(self.op, (out_grad,), node)
 
 
-def _second(first, out_grad, inputs):
-    """Gradients of what depends on the inputs among the twin's gradients."""
-    linked = [(g, v) for g, v in zip(first, out_grad.tuple(), strict=True) if g is not None and g.requires_grad]
+class FusedGradients(TensorTupleOp):
+    """dx, dw, ... of a fused op with several differentiable inputs; their own gradients are those of the reference's."""
+
+    needs = "inputs"
+
+    def __init__(self, op):
+        self.op = op
+
+    def compute(self, out_grad, *inputs):
+        return self.op.compute_gradient(out_grad, *inputs)
+
+    def gradient(self, out_grad, node):
+        return _of_reference(self.op, out_grad.tuple(), node)
+
+
+def _of_reference(op, out_grads, node):
+    """Gradients of the inputs of a FusedGradient, by way of the reference's gradient."""
+    with enable_grad():
+        dy, *inputs = [Alias()(x) for x in node.inputs]
+        wanted = inputs[: op.differentiable]
+        for x in (dy, *wanted):
+            x.requires_grad_()  # a constant here as well: the reference's gradient depends on it
+        first = gradients([op.composed(*inputs)], wanted, [dy])
+        return _second(first, out_grads, [dy, *inputs])
+
+
+def _second(first, out_grads, inputs):
+    """Gradients of what depends on the inputs among the reference's gradients."""
+    linked = [(g, v) for g, v in zip(first, out_grads, strict=True) if g is not None and g.requires_grad]
     return tuple(gradients([g for g, _ in linked], inputs, [v for _, v in linked]))
 
 
@@ -76,7 +98,7 @@ class FusedTupleOp(TensorTupleOp):
 
 
 class FusedTupleGradient(TensorTupleOp):
-    """The gradients of a fused op's inputs, out of those of its results and what it kept; their own are those of the twin's."""
+    """The gradients of a fused op's inputs, out of those of its results and what it kept; their own are the reference's."""
 
     needs = "inputs"
 
@@ -92,5 +114,5 @@ class FusedTupleGradient(TensorTupleOp):
         with enable_grad():
             fresh = [Alias()(x).requires_grad_() for x in node.inputs[:n] + node.inputs[m:]]
             grads, inputs = fresh[:n], fresh[n:]
-            second = _second(gradients(self.op.composed(*inputs), inputs, grads), out_grad, fresh)
+            second = _second(gradients(self.op.composed(*inputs), inputs, grads), out_grad.tuple(), fresh)
         return second[:n] + (None,) * self.kept + second[n:]

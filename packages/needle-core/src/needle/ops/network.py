@@ -66,7 +66,7 @@ class CrossEntropy(FusedOp):
         return array_api.cross_entropy(logits, labels)
 
     def compute_gradient(self, out_grad, logits, labels):
-        return (array_api.cross_entropy_grad(out_grad, logits, labels),)
+        return array_api.cross_entropy_grad(out_grad, logits, labels)
 
     def composed(self, logits, labels):
         return logsumexp(logits, -1) - reshape(gather(logits, expand_dims(labels, -1), -1), labels.shape)
