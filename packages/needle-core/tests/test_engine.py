@@ -116,6 +116,32 @@ def test_a_sort_inside_a_walk():
     assert seen == [4, 4] and x.grad.item() == 4 * 2**3 + 2 * 2
 
 
+def test_a_finalizer_inside_a_sort():
+    """The garbage collector may run whenever the sort asks for memory, and with it code that takes the graph to pieces"""
+    code = """
+import gc
+import needle as ndl
+class Last:
+    def __init__(self, value):
+        self.value, self.me = value, self
+    def __del__(self):
+        ndl.autograd.find_topo_sort([self.value])
+        self.value.numpy()
+x = ndl.Tensor([1.0], requires_grad=False)
+gc.set_threshold(1)
+for n in (5, 50, 500):
+    for _ in range(20):
+        with ndl.lazy_mode():
+            y = x
+            for _ in range(n):
+                y = y + x
+        Last(y)
+        assert len(ndl.autograd.find_topo_sort([y])) in (1, n + 1)
+        assert y.item() == n + 1
+"""
+    assert fresh(code) == (0, "", "")
+
+
 def test_walks_of_several_threads():
     x = Tensor(np.arange(4.0))
     z = x

@@ -29,7 +29,6 @@ cdef object alike = array_api.alike
 cdef class Walk(Graph):
     """A backward pass: a graph, and for each of its nodes the gradients that have arrived."""
 
-    cdef list values                    # the nodes by number; held until the walk is past them
     cdef list arrived                   # by number: None, a Value, or a list of Values and Slots
     cdef list given                     # the caller's gradients: held, so that nothing that shares their memory is handed out
     cdef set targets                    # ids of the values asked for; None: every leaf, and what retains its gradient
@@ -41,7 +40,6 @@ cdef class Walk(Graph):
         """Order the graph of `roots`, whose gradients are `grads`; gradients go to `targets`, or if these are None to `.grad`."""
         cdef Py_ssize_t i
         self.explore(roots, True)
-        self.values = [<object> self.nodes[i].value for i in range(self.count)]
         self.arrived = [None] * self.count
         if targets is not None:
             self.aim(targets)

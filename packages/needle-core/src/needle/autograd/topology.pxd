@@ -11,7 +11,7 @@ cdef enum:
     NO_NODE = 0x7FFFFFFF                # also the limit of nodes and edges
 
 cdef struct Node:
-    PyObject* value                     # borrowed: the graph holds it
+    PyObject* value                     # held by `values`
     number_t first                      # edges[first] is its first input; they end where those of the next number begin
     number_t next                       # the next of them to look at
     number_t parent                     # the node that it was found from
@@ -19,6 +19,7 @@ cdef struct Node:
 
 
 cdef class Graph:
+    cdef list values                    # the nodes by number: they live as long as this, whatever happens to the graph
     cdef Py_ssize_t count
     cdef Node* nodes                    # by number, and one behind the last
     cdef number_t* edges                # numbers of the inputs of all nodes; NO_NODE: not part of this graph

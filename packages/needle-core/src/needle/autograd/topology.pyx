@@ -35,6 +35,7 @@ cdef class Graph:
         cdef Py_ssize_t here, found, finished = 0
         cdef Node* node
         cdef PyObject* child
+        self.values = []
         for root in roots:
             if root is None:
                 raise TypeError("expected a Value, got None")
@@ -76,6 +77,7 @@ cdef class Graph:
         cdef Py_ssize_t edges = first + PyTuple_GET_SIZE(value.inputs)
         if number + 2 > self.nodes_size or edges > self.edges_size or 2 * number > self.mask:
             self.make_room(edges)
+        self.values.append(value)
         self.nodes[number].value = <PyObject*> value
         self.nodes[number].next, self.nodes[number].parent = first, parent
         self.nodes[number + 1].first = edges
@@ -126,4 +128,4 @@ cdef list sorted_nodes(list roots):
     cdef Graph graph = Graph.__new__(Graph)
     cdef Py_ssize_t i
     graph.explore(roots, False)
-    return [<object> graph.nodes[graph.nodes[i].order].value for i in range(graph.count)]
+    return [graph.values[graph.nodes[i].order] for i in range(graph.count)]
