@@ -1,10 +1,10 @@
-"""What the faces of another distribution have in common."""
+"""What the re-exports of another distribution have in common."""
 
 from contextlib import contextmanager
 
 
 @contextmanager
-def sister(face: str, distribution: str):
+def sister(module: str, distribution: str):
     """Import names of `distribution` inside this block; where it is not installed, say what to install."""
     root = distribution.replace("-", "_")
     try:
@@ -12,5 +12,5 @@ def sister(face: str, distribution: str):
     except ModuleNotFoundError as error:
         if error.name != root:
             raise
-        message = f"{face} is part of {distribution}, which is not installed: pip install {distribution}"
+        message = f"{module} is part of {distribution}, which is not installed: pip install {distribution}"
         raise ModuleNotFoundError(message, name=root) from None

@@ -1,4 +1,4 @@
-"""The face of needle_nn.data: datasets and loaders."""
+"""Re-export of needle_nn.data: datasets and loaders."""
 
 from needle._sister import sister
 

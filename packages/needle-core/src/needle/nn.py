@@ -1,4 +1,4 @@
-"""The face of needle_nn.nn: layers and losses."""
+"""Re-export of needle_nn.nn: layers and losses."""
 
 from needle._sister import sister
 

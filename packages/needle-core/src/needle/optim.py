@@ -1,4 +1,4 @@
-"""The face of needle_nn.optim: optimizers."""
+"""Re-export of needle_nn.optim: optimizers."""
 
 from needle._sister import sister
 

@@ -1,4 +1,4 @@
-"""The face of needle_ndarray: `from needle import backend_ndarray as nd`."""
+"""Re-export of needle_ndarray: `from needle import backend_ndarray as nd`."""
 
 from needle_ndarray import *
 

@@ -1,3 +1,3 @@
-"""The face of needle_ndarray under the course's module name."""
+"""Re-export of needle_ndarray under the course's module name."""
 
 from needle_ndarray import *

@@ -29,8 +29,8 @@ class LayerNorm(FusedOp):
         return array_api.layer_norm_grad(out_grad, x, weight, self.eps)
 
     def composed(self, x, weight, bias):
-        apart = x - mean(x, -1, keepdims=True)
-        return apart / (mean(apart * apart, -1, keepdims=True) + self.eps).sqrt() * weight + bias
+        centred = x - mean(x, -1, keepdims=True)
+        return centred / (mean(centred * centred, -1, keepdims=True) + self.eps).sqrt() * weight + bias
 
 
 class BatchNorm(FusedOp):
@@ -55,8 +55,8 @@ class BatchNorm(FusedOp):
 
     def composed(self, x, weight, bias):
         axes = tuple(range(x.ndim - 1))
-        apart = x - mean(x, axes, keepdims=True)
-        return apart / (mean(apart * apart, axes, keepdims=True) + self.eps).sqrt() * weight + bias
+        centred = x - mean(x, axes, keepdims=True)
+        return centred / (mean(centred * centred, axes, keepdims=True) + self.eps).sqrt() * weight + bias
 
 
 class CrossEntropy(FusedOp):
@@ -78,8 +78,8 @@ class MeanSquaredError(TensorOp):
     needs = "inputs"
 
     def compute(self, a, b):
-        apart = a - b
-        return (apart * apart).mean()
+        difference = a - b
+        return (difference * difference).mean()
 
     def gradient(self, out_grad, node):
         a, b = node.inputs

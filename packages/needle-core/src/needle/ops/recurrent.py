@@ -1,7 +1,7 @@
 """Recurrent layers: one op for one layer and a whole sequence.
 
-The products with the input and the gradients of the weights are one matrix product each, for all times; only what depends on the
-last state goes from time to time. Gates lie side by side: W_ih (input, gates H), W_hh (H, gates H), biases (gates H,).
+The products with the input and the gradients of the weights are one matrix product each, for all time steps; only what depends on
+the last state goes from step to step. Gates lie side by side: W_ih (input, gates H), W_hh (H, gates H), biases (gates H,).
 """
 
 from needle.autograd import array_api, as_constant, get_default_dtype, is_grad_enabled, result_dtype
@@ -14,7 +14,8 @@ from needle.ops.shapes import reshape, split, stack
 class _Recurrent(FusedTupleOp):
     """What the layers share. Inputs: x (T, B, input), the states at the start, W_ih, W_hh, and both biases or none.
 
-    Results: h at all times (T, B, H), and the last states. Kept for the gradient, where one is recorded: what the kernels return.
+    Results: h at all time steps (T, B, H), and the last states. Kept for the gradient, where one is recorded: what the
+    kernels return.
     """
 
     states = 1
@@ -23,8 +24,8 @@ class _Recurrent(FusedTupleOp):
 
     def compute(self, x, *inputs):
         start, (w_ih, w_hh, *biases) = inputs[: self.states], inputs[self.states :]
-        sums = (_rows(x) @ w_ih).reshape((*x.shape[:2], w_ih.shape[1]))
-        h, *kept = self.forward(sums, w_hh, biases, start)
+        preactivations = (_rows(x) @ w_ih).reshape((*x.shape[:2], w_ih.shape[1]))
+        h, *kept = self.forward(preactivations, w_hh, biases, start)
         last = [h, *kept][: self.states]
         return h[1:], *[s[-1] for s in last], *([h, *kept] if self.keep else [])
 
@@ -42,8 +43,8 @@ class _Recurrent(FusedTupleOp):
         state, (w_ih, w_hh, *biases) = list(inputs[: self.states]), inputs[self.states :]
         b_ih, b_hh = biases or (0.0, 0.0)
         every = []
-        for sums in split(x @ w_ih + b_ih, 0):
-            state = self.step(sums, state[0] @ w_hh + b_hh, *state)
+        for preactivations in split(x @ w_ih + b_ih, 0):
+            state = self.step(preactivations, state[0] @ w_hh + b_hh, *state)
             every.append(state[0])
         return stack(every, 0), *state
 
@@ -54,8 +55,8 @@ class RNN(_Recurrent):
     def __init__(self, nonlinearity="tanh"):
         self.nonlinearity = nonlinearity
 
-    def forward(self, sums, w_hh, biases, start):
-        return (array_api.rnn(sums, w_hh, _total(biases), *start, self.nonlinearity),)
+    def forward(self, preactivations, w_hh, biases, start):
+        return (array_api.rnn(preactivations, w_hh, _total(biases), *start, self.nonlinearity),)
 
     def backward(self, out_grads, kept, w_hh):
         dy, dh = out_grads
@@ -70,10 +71,10 @@ class GRU(_Recurrent):
     """r, z = s(x W + h U), n = tanh(x W_n + r (h U_n)), h' = n + z (h - n);  dn = dh' (1 - z) (1 - n^2),
     dz = dh' (h - n) z (1 - z), dr = dn (h U_n) r (1 - r);  dh = dh' z + (dr, dz, dn r) U^T"""
 
-    def forward(self, sums, w_hh, biases, start):
+    def forward(self, preactivations, w_hh, biases, start):
         if biases:
-            sums += biases[0]
-        return array_api.gru(sums, w_hh, biases[1] if biases else None, *start, self.keep)
+            preactivations += biases[0]
+        return array_api.gru(preactivations, w_hh, biases[1] if biases else None, *start, self.keep)
 
     def backward(self, out_grads, kept, w_hh):
         dy, dh = out_grads
@@ -94,8 +95,8 @@ class LSTM(_Recurrent):
     states = 2
     results = 3
 
-    def forward(self, sums, w_hh, biases, start):
-        return array_api.lstm(sums, w_hh, _total(biases), *start, self.keep)
+    def forward(self, preactivations, w_hh, biases, start):
+        return array_api.lstm(preactivations, w_hh, _total(biases), *start, self.keep)
 
     def backward(self, out_grads, kept, w_hh):
         (dy, dh, dc), (_, c, gates) = out_grads, kept
@@ -117,10 +118,10 @@ def _total(biases):
     return biases[0] + biases[1] if biases else None
 
 
-def _parts(sums, gates):
+def _parts(preactivations, gates):
     """(B, gates H) -> one (B, H) for each gate"""
-    b, wide = sums.shape
-    return split(reshape(sums, (b, gates, wide // gates)), 1)
+    b, wide = preactivations.shape
+    return split(reshape(preactivations, (b, gates, wide // gates)), 1)
 
 
 # ---- The functions --------------------------------------------------------------------------
@@ -151,7 +152,7 @@ def _run(op, gates, x, start, weights, biases):
 
 
 def lstm(x, w_ih, w_hh, bias_ih=None, bias_hh=None, h0=None, c0=None):
-    """`LSTM` over time: (T, B, input) -> h at all times (T, B, H), and the last h and c (B, H).
+    """`LSTM` over time: (T, B, input) -> h at all time steps (T, B, H), and the last h and c (B, H).
 
     Parameters
     ----------
@@ -168,7 +169,7 @@ def lstm(x, w_ih, w_hh, bias_ih=None, bias_hh=None, h0=None, c0=None):
 
 
 def gru(x, w_ih, w_hh, bias_ih=None, bias_hh=None, h0=None):
-    """`GRU` over time: (T, B, input) -> h at all times (T, B, H), and the last one (B, H).
+    """`GRU` over time: (T, B, input) -> h at all time steps (T, B, H), and the last one (B, H).
 
     Parameters
     ----------
@@ -180,7 +181,7 @@ def gru(x, w_ih, w_hh, bias_ih=None, bias_hh=None, h0=None):
 
 
 def rnn(x, w_ih, w_hh, bias_ih=None, bias_hh=None, h0=None, nonlinearity="tanh"):
-    """`RNN` over time: (T, B, input) -> h at all times (T, B, H), and the last one (B, H).
+    """`RNN` over time: (T, B, input) -> h at all time steps (T, B, H), and the last one (B, H).
 
     Parameters
     ----------

@@ -236,8 +236,8 @@ def mean(a, axes=None, keepdims=False):
 def var(a, axes=None, keepdims=False, ddof=0):
     """The average squared distance from the mean; its divisor is the number of elements minus ddof."""
     n = _count(a, axes)
-    apart = a - mean(a, axes, keepdims=True)
-    return summation(apart * apart, axes, keepdims) / (n - ddof if n > ddof else math.nan)
+    centred = a - mean(a, axes, keepdims=True)
+    return summation(centred * centred, axes, keepdims) / (n - ddof if n > ddof else math.nan)
 
 
 def std(a, axes=None, keepdims=False, ddof=0):
