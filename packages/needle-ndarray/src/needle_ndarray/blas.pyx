@@ -1,6 +1,5 @@
 """The BLAS library, which one process opens once."""
 
-import errno
 import os
 
 from needle_ndarray.buffer import empty_cache
@@ -37,6 +36,7 @@ cdef str blas_name = ""
 cdef int find_blas() except -1:
     """Open scipy-openblas32 at the first matmul: without importing its package, and without its own threads."""
     global blas_sought, blas_name
+    import errno
     from importlib.util import find_spec
     blas_name = "numpy.matmul (scipy-openblas32 is missing)"
     spec = find_spec("scipy_openblas32") if os.environ.get("NEEDLE_BLAS") != "numpy" else None
