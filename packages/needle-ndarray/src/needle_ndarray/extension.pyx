@@ -24,7 +24,9 @@ from needle_ndarray.devices import backend_of
 from needle_ndarray.dtypes import DTYPES
 from needle_ndarray.indexing import has_arrays
 from needle_ndarray.linalg import _parse as parse_einsum
-from needle_ndarray.ndarray import DTYPE_CODE, NBYTES, SOLE_OWNER, VERSION, normal_axes, suits_linear, suits_step
+from needle_ndarray.ndarray import (
+    DTYPE_CODE, NBYTES, SOLE_OWNER, VERSION, bounded, normal_axes, suits_linear, suits_step
+)
 
 #: The version of the struct in C_INTERFACE.
 ABI = 1
@@ -52,6 +54,6 @@ interface.dtype_code = <question_t> PyCapsule_GetPointer(DTYPE_CODE, "needle_nda
 C_INTERFACE = PyCapsule_New(&interface, "needle_ndarray.extension", NULL)
 
 __all__ = [
-    "ABI", "C_INTERFACE", "DTYPES", "backend_of", "both_sides", "config", "has_arrays", "normal_axes", "pair", "parse_einsum",
-    "suits_linear", "suits_step",
+    "ABI", "C_INTERFACE", "DTYPES", "backend_of", "both_sides", "bounded", "config", "has_arrays", "normal_axes", "pair",
+    "parse_einsum", "suits_linear", "suits_step",
 ]

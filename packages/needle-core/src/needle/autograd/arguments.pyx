@@ -1,10 +1,10 @@
 """What ops are given besides values: constants, axes and keys, in a form that nobody can change later."""
 
 import operator
-from itertools import islice
 
 import needle_ndarray as array_api
 import numpy as np
+from needle_ndarray.extension import bounded
 
 from needle.autograd.dtype_rules cimport get_default_dtype
 from needle.autograd.tensor cimport Tensor
@@ -57,8 +57,7 @@ cpdef object frozen(object axes):
     if not isinstance(axes, (tuple, list)) and hasattr(axes, "__index__") and not getattr(axes, "ndim", 0):
         return operator.index(axes)
     if hasattr(axes, "__iter__") and not isinstance(axes, (str, bytes, Value)):
-        axes = tuple(islice(axes, 65))          # more than an array has axes; who counts them will say so
-        return tuple([operator.index(n) if hasattr(n, "__index__") else n for n in axes])
+        return tuple([operator.index(n) if hasattr(n, "__index__") else n for n in bounded("axes or a shape", axes, 64)])
     return axes
 
 

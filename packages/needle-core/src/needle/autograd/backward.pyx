@@ -11,6 +11,7 @@ import functools
 import operator
 
 import needle_ndarray as array_api
+from needle_ndarray.extension import bounded
 
 from needle.autograd.arguments cimport as_constant
 from needle.autograd.memory cimport own, release, release_all, sum_and_release
@@ -253,10 +254,10 @@ def gradients(outputs, inputs, out_grads=None):
     array([18.], dtype=float32)
     """
     cdef Walk walk = Walk.__new__(Walk)
-    cdef list given = list(outputs), targets = list(inputs)
+    cdef list given = list(bounded("gradients", outputs)), targets = list(bounded("gradients", inputs))
     cdef list roots = [], starts = []
     cdef Tensor y
-    walk.given = [None] * len(given) if out_grads is None else list(out_grads)
+    walk.given = [None] * len(given) if out_grads is None else list(bounded("gradients", out_grads))
     walk.found = {}
     if len(walk.given) != len(given):
         raise ValueError(f"gradients: {len(walk.given)} out_grads for {len(given)} outputs")
@@ -278,11 +279,13 @@ def compute_gradient_of_variables(output_tensor, out_grad):
 
 def find_topo_sort(node_list):
     """Post-order depth first over `inputs`, in order: every node after what it was made from."""
-    return sorted_nodes(list(node_list))
+    return sorted_nodes(list(bounded("find_topo_sort", node_list)))
 
 
 def topo_sort_dfs(node, visited, topo_order):
     """Append what `node` was made from, then node, to topo_order; skip and extend the set `visited`."""
+    if not hasattr(visited, "__contains__"):        # `in` would go through an iterator, perhaps for ever
+        raise TypeError(f"topo_sort_dfs: visited: expected a set, got {type(visited).__name__}")
     for value in sorted_nodes([node]):
         if value not in visited:
             visited.add(value)
@@ -291,7 +294,7 @@ def topo_sort_dfs(node, visited, topo_order):
 
 def sum_node_list(node_list):
     """The sum of a list of values."""
-    nodes = list(node_list)
+    nodes = bounded("sum_node_list", node_list)
     if not nodes:
         raise ValueError("sum_node_list: expected one value or more, got none")
     return functools.reduce(operator.add, nodes)

@@ -10,6 +10,7 @@ from cpython.object cimport PyObject
 import operator
 
 import needle_ndarray as array_api
+from needle_ndarray.extension import bounded
 
 from needle.autograd.arrays cimport Arrays, load_arrays
 from needle.autograd.backward cimport fit
@@ -174,7 +175,8 @@ cdef class Value:
     @classmethod
     def make_from_op(cls, Op op not None, inputs):
         """The result of an op: what calling the op does."""
-        return apply_tuple(op, tuple(inputs)) if issubclass(cls, TensorTuple) else apply(op, tuple(inputs))
+        cdef tuple given = tuple(bounded("make_from_op", inputs))
+        return apply_tuple(op, given) if issubclass(cls, TensorTuple) else apply(op, given)
 
 
 cdef class TensorTuple(Value):
@@ -243,7 +245,7 @@ cdef Value make_leaf(type cls, object data, bint requires_grad):
     if isinstance(data, Value):
         data = read(<Value> data)
     if issubclass(cls, TensorTuple):
-        data = tuple([read(<Value> d) if isinstance(d, Value) else d for d in data])
+        data = tuple([read(<Value> d) if isinstance(d, Value) else d for d in bounded("make_const", data)])
     elif not isinstance(data, ndarray_type):
         raise TypeError(f"make_const: expected an NDArray or a Tensor, got {type(data).__name__}")
     value = cls.__new__(cls)
@@ -256,7 +258,7 @@ def with_gradients(params):
     """What an optimizer works on: the tensors that have a gradient, their data, and the data of their gradients, as lists."""
     cdef Tensor p
     cdef list chosen = [], data = [], grads = []
-    for p in params:
+    for p in bounded("with_gradients", params):
         if p.gradient is not None:
             chosen.append(p)
             data.append(realize(p))
@@ -274,7 +276,7 @@ cdef int assign(Value value, object data) except -1:
     if not isinstance(value, TensorTuple) and not isinstance(data, ndarray_type):
         raise TypeError(f"cached_data: expected an NDArray, got {type(data).__name__}")
     if isinstance(value, TensorTuple):
-        data = tuple(data)
+        data = tuple(bounded("cached_data", data))
         for d in data:
             if not isinstance(d, ndarray_type):
                 raise TypeError(f"cached_data: expected a tuple of NDArrays, got one with {type(d).__name__}")
