@@ -17,7 +17,8 @@ from setuptools.command.build_ext import build_ext
 
 DEBUG = os.environ.get("NEEDLE_BUILD_DEBUG") == "1"
 ROOT = "src/needle_ndarray"
-MODULES = ["buffer", "backend", "ndarray", "threads", "blas", "cpu_backend", "interop", "extension"]
+MODULES = ["buffer", "backend", "threads", "blas", "cpu_backend", "interop", "extension"]
+MODULES += ["ndarray", "layout", "operands", "dispatch", "arguments", "optimizer_steps", "capsules"]  # the array
 KERNELS = [
     "ewise",
     "strided",

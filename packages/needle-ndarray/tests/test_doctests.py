@@ -7,7 +7,7 @@ import pytest
 
 MODULES = """
     dtypes devices creation manipulation indexing linalg random elementwise reductions convolution fused optimizers ndarray
-    backend buffer interop
+    layout operands dispatch arguments backend buffer interop
 """.split()
 
 

@@ -40,5 +40,10 @@ cdef class NDArray:
 
 cdef NDArray empty_compact(Backend backend, int dtype, int ndim, const Py_ssize_t* shape)
 cdef NDArray view_of(NDArray base, int ndim, const Py_ssize_t* shape, const Py_ssize_t* strides, Py_ssize_t shift)
-cdef NDArray to_dtype(NDArray a, int dtype)
+cdef NDArray cast_copy(NDArray a, int dtype)
 cdef NDArray compact_copy(NDArray a)
+
+
+cdef inline NDArray to_dtype(NDArray a, int dtype):
+    """a itself, or a compact copy of another dtype"""
+    return a if a._dtype == dtype else cast_copy(a, dtype)

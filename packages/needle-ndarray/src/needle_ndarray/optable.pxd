@@ -4,6 +4,12 @@
 cdef enum DTypeCode:
     BOOL, UINT8, INT32, INT64, FLOAT32, FLOAT64, DTYPE_COUNT
 
+
+cdef inline Py_ssize_t itemsize(int dtype) noexcept nogil:
+    """Bytes of an element"""
+    return 1 if dtype <= UINT8 else 8 if dtype == INT64 or dtype == FLOAT64 else 4
+
+
 cdef enum UnaryCode:
     # one or two machine instructions an element
     NEGATIVE, ABS, SIGN, SQRT, RSQRT, RELU, FLOOR, CEIL, TRUNC, ROUND

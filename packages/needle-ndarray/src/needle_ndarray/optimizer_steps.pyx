@@ -1,3 +1,11 @@
+"""What an optimizer's step asks of its arrays: compiled, because a model has hundreds of them."""
+
+from needle_ndarray.buffer cimport Buffer, tick
+from needle_ndarray.layout cimport check_writable, same_shape
+from needle_ndarray.ndarray cimport NDArray, compact_copy
+from needle_ndarray.optable cimport FLOAT32
+
+
 # What an optimizer's step asks of its arrays, here because a model has hundreds of them. Included by ndarray.pyx.
 
 cdef inline bint written_since(NDArray a, long long start):
@@ -45,12 +53,12 @@ def run_step(str verb not None, tuple given not None, tuple numbers not None):
         lists.append(list(arrays))
     if len(lists) < 2:
         raise ValueError(f"{verb}: expected lists of parameters and of gradients, got {len(lists)} lists")
-    cdef bint apart = prepare_step(verb, lists[0], lists[1], lists[2:])
+    cdef bint disjoint = prepare_step(verb, lists[0], lists[1], lists[2:])
     if not lists[0]:
         return
     step = getattr((<NDArray> lists[0][0])._backend, verb)
     cdef list none = [] if len(lists) > 2 else [None]
-    if apart:
+    if disjoint:
         step(*lists, *none, *numbers)
     else:
         for i in range(len(lists[0])):
@@ -70,13 +78,13 @@ def suits_step(list arrays not None, list grads not None):
 cdef bint prepare_step(str what, list params, list grads, list states) except -1:
     """Check the arrays of an optimizer's step and count the writes to them.
 
-    Gradients that share memory with what will be written are replaced in their list by copies. Returns whether all that will be
-    written lies apart, so that the parameters may be taken in any order.
+    Gradients that share memory with what will be written are replaced in their list by copies. Returns whether nothing that
+    will be written overlaps, so that the parameters may be taken in any order.
     """
     cdef list arrays
     cdef NDArray a
     cdef Py_ssize_t i
-    cdef bint apart = True, foreign = False
+    cdef bint disjoint = True, foreign = False
     check_members(what, "parameter", params, params, True)
     check_members(what, "gradient", grads, params, False)
     for arrays in states:
@@ -86,10 +94,10 @@ cdef bint prepare_step(str what, list params, list grads, list states) except -1
         for i in range(len(params)):
             a = <NDArray> arrays[i]
             foreign = foreign or borrowed(a)
-            apart = apart and not foreign and not written_since(a, start)
+            disjoint = disjoint and not foreign and not written_since(a, start)
             a.mark_written()
     for i in range(len(params)):
         a = <NDArray> grads[i]
         if written_since(a, start) or foreign and borrowed(a):
             grads[i] = compact_copy(a)
-    return apart
+    return disjoint

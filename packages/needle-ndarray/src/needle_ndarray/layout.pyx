@@ -1,4 +1,28 @@
-# Shapes, strides and views of NDArray: nothing here computes on elements. Included by ndarray.pyx.
+"""Shapes, strides and views of NDArrays: nothing here reads or writes an element."""
+
+from cpython.buffer cimport PyBUF_ANY_CONTIGUOUS, PyBUF_C_CONTIGUOUS, PyBUF_F_CONTIGUOUS, PyBUF_STRIDES
+from libc.string cimport memcpy
+
+from itertools import islice
+from operator import index as as_index
+
+import numpy as np
+
+from needle_ndarray.buffer cimport Buffer
+from needle_ndarray.ndarray cimport MAX_NDIM, NDArray, view_of
+from needle_ndarray.optable cimport itemsize
+
+cdef extern from "Python.h":
+    int PySlice_Unpack(object slice, Py_ssize_t* start, Py_ssize_t* stop, Py_ssize_t* step) except -1
+    Py_ssize_t PySlice_AdjustIndices(Py_ssize_t length, Py_ssize_t* start, Py_ssize_t* stop, Py_ssize_t step)
+
+cdef Py_ssize_t MAX_SIZE = 0x7fffffffffffffff // 8
+cdef type HostScalar = np.generic
+
+
+class BroadcastError(ValueError, AssertionError):
+    """Shapes that do not broadcast (an AssertionError too: course code catches that)."""
+
 
 # ---- Shapes --------------------------------------------------------------------------
 
@@ -96,49 +120,28 @@ def broadcast_shapes(*shapes):
         raise BroadcastError(f"shapes {' and '.join(map(str, shapes))} do not broadcast") from None
 
 
-# ---- Making arrays --------------------------------------------------------------------------
-
-cdef NDArray empty_compact(Backend backend, int dtype, int ndim, const Py_ssize_t* shape):
-    """A new compact array, uninitialised; the shape was checked."""
-    cdef NDArray out = NDArray.__new__(NDArray)
-    cdef int i
-    out._backend = backend
-    out._dtype = dtype
-    out.set_ndim(ndim)
-    for i in range(ndim):
-        out._shape[i] = shape[i]
-    out.set_compact()
-    out._buffer = backend.allocate(out._size * ITEMSIZE[dtype])
-    if isinstance(out._buffer, Buffer):
-        if (<Buffer> out._buffer).nbytes < out._size * ITEMSIZE[dtype]:
-            raise ValueError(f"backend {backend.name}: allocate({out._size * ITEMSIZE[dtype]}) returned {out._buffer.nbytes} bytes")
-        if (<Buffer> out._buffer).data.shape[0]:
-            out._ptr = <char*> &(<Buffer> out._buffer).data[0]
-    return out
+cdef int widen(int ndim, Py_ssize_t* shape, NDArray a) noexcept:
+    """Make of a shape what it and a's broadcast to; the number of axes, or -1 where they do not"""
+    cdef int i, more = a._ndim - ndim
+    for i in range(ndim - 1, -1, -1):
+        if more > 0:
+            shape[i + more] = shape[i]
+    for i in range(more):
+        shape[i] = 1
+    ndim = max(ndim, a._ndim)
+    for i in range(a._ndim):
+        more = ndim - a._ndim + i
+        if shape[more] == 1:
+            shape[more] = a._shape[i]
+        elif a._shape[i] != 1 and a._shape[i] != shape[more]:
+            return -1
+    return ndim
 
 
-cdef NDArray view_of(NDArray base, int ndim, const Py_ssize_t* shape, const Py_ssize_t* strides, Py_ssize_t shift):
-    """Another view of base's buffer, `shift` elements further on; the caller made sure that it stays inside."""
-    cdef NDArray out = NDArray.__new__(NDArray)
-    cdef int i
-    out._backend = base._backend
-    out._buffer = base._buffer
-    out._dtype = base._dtype
-    out.set_ndim(ndim)
-    for i in range(ndim):
-        out._shape[i] = shape[i]
-        out._strides[i] = strides[i]
-    out.measure()
-    if out._size == 0:
-        shift = 0
-    out._offset = base._offset + shift
-    if base._ptr is not NULL:
-        out._ptr = base._ptr + shift * ITEMSIZE[base._dtype]
-    return out
-
+# ---- Views --------------------------------------------------------------------------
 
 cdef NDArray strided_view(str what, NDArray base, int ndim, const Py_ssize_t* shape, const Py_ssize_t* strides, object shift):
-    """view_of after a check against the buffer; ValueError where it leaves that"""
+    """view_of, once it was checked that the view stays inside the buffer"""
     cdef int i
     cdef Py_ssize_t size = checked_size(ndim, shape)
     if size == 0:
@@ -147,7 +150,7 @@ cdef NDArray strided_view(str what, NDArray base, int ndim, const Py_ssize_t* sh
     for i in range(ndim):
         reach = (<object> shape[i] - 1) * <object> strides[i]
         first, last = first + min(reach, 0), last + max(reach, 0)
-    capacity = base._buffer.nbytes // ITEMSIZE[base._dtype]
+    capacity = base._buffer.nbytes // itemsize(base._dtype)
     if first < 0 or last >= capacity:
         raise ValueError(f"{what}: shape {as_tuple(ndim, shape)} with strides {as_tuple(ndim, strides)} reaches"
                          f" elements {first} to {last} of a buffer of {capacity}")
@@ -163,88 +166,33 @@ cdef void row_major(int ndim, const Py_ssize_t* shape, Py_ssize_t* strides) noex
         stride *= shape[i]
 
 
-cdef NDArray to_dtype(NDArray a, int dtype):
-    """a itself, or a compact copy of another dtype"""
-    if a._dtype == dtype:
-        return a
-    cdef NDArray out = empty_compact(a._backend, dtype, a._ndim, a._shape)
-    a._backend.copy(a, out)
-    return out
-
-
-cdef NDArray compact_copy(NDArray a):
-    cdef NDArray out = empty_compact(a._backend, a._dtype, a._ndim, a._shape)
-    a._backend.copy(a, out)
-    return out
-
-
 cdef NDArray broadcast_view(NDArray a, int ndim, const Py_ssize_t* shape):
     """a with stride 0 along axes it lacks; BroadcastError where it does not fit"""
     cdef Py_ssize_t strides[MAX_NDIM]
     cdef int lead = ndim - a._ndim, i
-    cdef bint fits = lead >= 0
+    cdef bint possible = lead >= 0
     for i in range(ndim):
         strides[i] = 0
-    for i in range(a._ndim if fits else 0):
+    for i in range(a._ndim if possible else 0):
         if a._shape[i] == shape[lead + i]:
             strides[lead + i] = a._strides[i] if a._shape[i] != 1 else 0
         elif a._shape[i] != 1:
-            fits = False
-    if not fits:
+            possible = False
+    if not possible:
         raise BroadcastError(f"cannot broadcast shape {a.shape} to {as_tuple(ndim, shape)}")
     return view_of(a, ndim, shape, strides, 0)
 
 
-cdef bint same_shape(NDArray a, NDArray b) noexcept:
-    cdef int i
-    if a._ndim != b._ndim:
-        return False
-    for i in range(a._ndim):
-        if a._shape[i] != b._shape[i]:
-            return False
-    return True
+cdef NDArray swapped(NDArray a, int i, int j):
+    """A view with two axes swapped"""
+    cdef Py_ssize_t shape[MAX_NDIM]
+    cdef Py_ssize_t strides[MAX_NDIM]
+    memcpy(shape, a._shape, a._ndim * sizeof(Py_ssize_t))
+    memcpy(strides, a._strides, a._ndim * sizeof(Py_ssize_t))
+    shape[i], shape[j] = a._shape[j], a._shape[i]
+    strides[i], strides[j] = a._strides[j], a._strides[i]
+    return view_of(a, a._ndim, shape, strides, 0)
 
-
-cdef bint same_view(NDArray a, NDArray b) noexcept:
-    cdef int i
-    if a._offset != b._offset or a._dtype != b._dtype or not same_shape(a, b):
-        return False
-    for i in range(a._ndim):
-        if a._strides[i] != b._strides[i] and a._shape[i] != 1:
-            return False
-    return True
-
-
-cdef void extent(NDArray a, Py_ssize_t* low, Py_ssize_t* high) noexcept:
-    """Byte range [low, high) that a touches, from the start of its buffer"""
-    cdef int i
-    low[0] = high[0] = a._offset
-    for i in range(a._ndim if a._size else 0):
-        if a._strides[i] < 0:
-            low[0] += (a._shape[i] - 1) * a._strides[i]
-        else:
-            high[0] += (a._shape[i] - 1) * a._strides[i]
-    low[0] *= ITEMSIZE[a._dtype]
-    high[0] = (high[0] + (a._size > 0)) * ITEMSIZE[a._dtype]
-
-
-cdef bint overlap(NDArray a, NDArray b) noexcept:
-    """Whether writing b may change what is read from a (never for the very same view: elementwise loops read first)."""
-    cdef Py_ssize_t a_low, a_high, b_low, b_high
-    if a._buffer is not b._buffer:
-        if a._ptr is NULL or b._ptr is NULL or (
-                (<Buffer> a._buffer).size_class >= 0 and (<Buffer> b._buffer).size_class >= 0):
-            return False                # our own blocks are apart; borrowed memory need not be
-        a_low, b_low = <Py_ssize_t> a._ptr - a._offset * ITEMSIZE[a._dtype], <Py_ssize_t> b._ptr - b._offset * ITEMSIZE[b._dtype]
-        return not (a_low + (<Buffer> a._buffer).nbytes <= b_low or b_low + (<Buffer> b._buffer).nbytes <= a_low)
-    if same_view(a, b):
-        return False
-    extent(a, &a_low, &a_high)
-    extent(b, &b_low, &b_high)
-    return a_low < b_high and b_low < a_high
-
-
-# ---- Reshape, index, assign --------------------------------------------------------------------------
 
 cdef NDArray reshape_view(NDArray a, int ndim, const Py_ssize_t* shape):
     """The same elements as another shape without a copy; None where the strides do not allow it"""
@@ -295,7 +243,7 @@ cdef NDArray basic_view(NDArray a, object key):
     cdef Py_ssize_t shape[MAX_NDIM]
     cdef Py_ssize_t strides[MAX_NDIM]
     cdef Py_ssize_t shift = 0, start, stop, step, n
-    cdef int ndim = a._ndim, axis = 0, out = 0, used = 0, dots = 0, added = 0, i, skip
+    cdef int ndim = a._ndim, axis = 0, out = 0, used = 0, dots = 0, added = 0, i, _i
     cdef tuple keys = key if type(key) is tuple else (key,)
     for item in keys:
         if item is Ellipsis:
@@ -320,8 +268,7 @@ cdef NDArray basic_view(NDArray a, object key):
             shape[out], strides[out] = 1, 0
             out += 1
         elif item is Ellipsis:
-            skip = ndim - used
-            for i in range(skip):
+            for _i in range(ndim - used):
                 shape[out], strides[out] = a._shape[axis], a._strides[axis]
                 out += 1
                 axis += 1
@@ -351,27 +298,63 @@ cdef NDArray basic_view(NDArray a, object key):
     return view_of(a, out, shape, strides, shift)
 
 
-cdef int assign(NDArray view, object value) except -1:
-    """view[...] = value, cast to its dtype, broadcast as NumPy does; axes of size 1 of the value may differ"""
-    cdef NDArray source
-    check_writable("setitem", view)
-    if is_scalar(value):
-        store(view, value)
-        view.mark_written()
-        return 0
-    source = operand(value, view._backend)
-    check_device("setitem", view, source)
-    while source._ndim > view._ndim and source._shape[0] == 1:
-        source = source.reshape(source.shape[1:])
-    if not same_shape(source, view):
-        try:
-            source = broadcast_view(source, view._ndim, view._shape)
-        except BroadcastError:
-            if [n for n in source.shape if n != 1] != [n for n in view.shape if n != 1]:
-                raise BroadcastError(f"setitem: cannot put shape {source.shape} into {view.shape}") from None
-            source = source.reshape(view.shape)
-    if overlap(source, view):
-        source = compact_copy(source)
-    view._backend.copy(source, view)
-    view.mark_written()
+# ---- Memory --------------------------------------------------------------------------
+
+cdef bint same_view(NDArray a, NDArray b) noexcept:
+    cdef int i
+    if a._offset != b._offset or a._dtype != b._dtype or not same_shape(a, b):
+        return False
+    for i in range(a._ndim):
+        if a._strides[i] != b._strides[i] and a._shape[i] != 1:
+            return False
+    return True
+
+
+cdef void extent(NDArray a, Py_ssize_t* low, Py_ssize_t* high) noexcept:
+    """Byte range [low, high) that a touches, from the start of its buffer"""
+    cdef int i
+    low[0] = high[0] = a._offset
+    for i in range(a._ndim if a._size else 0):
+        if a._strides[i] < 0:
+            low[0] += (a._shape[i] - 1) * a._strides[i]
+        else:
+            high[0] += (a._shape[i] - 1) * a._strides[i]
+    low[0] *= itemsize(a._dtype)
+    high[0] = (high[0] + (a._size > 0)) * itemsize(a._dtype)
+
+
+cdef bint overlap(NDArray a, NDArray b) noexcept:
+    """Whether writing b may change what is read from a (never for the very same view: elementwise loops read first)."""
+    cdef Py_ssize_t a_low, a_high, b_low, b_high
+    if a._buffer is not b._buffer:
+        if a._ptr is NULL or b._ptr is NULL or (
+                (<Buffer> a._buffer).size_class >= 0 and (<Buffer> b._buffer).size_class >= 0):
+            return False                # two blocks of our allocator never overlap; borrowed memory may
+        a_low, b_low = <Py_ssize_t> a._ptr - a._offset * itemsize(a._dtype), <Py_ssize_t> b._ptr - b._offset * itemsize(b._dtype)
+        return not (a_low + (<Buffer> a._buffer).nbytes <= b_low or b_low + (<Buffer> b._buffer).nbytes <= a_low)
+    if same_view(a, b):
+        return False
+    extent(a, &a_low, &a_high)
+    extent(b, &b_low, &b_high)
+    return a_low < b_high and b_low < a_high
+
+
+cdef int check_writable(str what, NDArray out) except -1:
+    """Refuse a broadcast view: many elements, one place in memory."""
+    cdef int i
+    for i in range(out._ndim if out._size else 0):
+        if out._strides[i] == 0 and out._shape[i] > 1:
+            raise ValueError(f"{what}: the target of shape {out.shape} is a broadcast view (strides {out.strides})")
     return 0
+
+
+cdef bint has_order(NDArray a, int flags):
+    """Whether the memory has the order a consumer asked for: row-major, column-major, either, or any at all"""
+    cdef bint column_major = reversed_axes(a)._compact
+    if flags & PyBUF_ANY_CONTIGUOUS == PyBUF_ANY_CONTIGUOUS:
+        return a._compact or column_major
+    if flags & PyBUF_F_CONTIGUOUS == PyBUF_F_CONTIGUOUS:
+        return column_major
+    if flags & PyBUF_C_CONTIGUOUS == PyBUF_C_CONTIGUOUS or flags & PyBUF_STRIDES != PyBUF_STRIDES:
+        return a._compact
+    return True
