@@ -21,6 +21,8 @@ MODULES = ["buffer", "backend", "threads", "blas", "cpu_backend", "interop", "ex
 MODULES += ["ndarray", "layout", "operands", "dispatch", "arguments", "optimizer_steps", "capsules"]  # the array
 KERNELS = [
     "ewise",
+    "vector_math",
+    "staging",
     "strided",
     "reduce",
     "gemm",

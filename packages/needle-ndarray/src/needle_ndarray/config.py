@@ -11,7 +11,7 @@ from needle_ndarray.threads import get_num_threads
 
 def config() -> dict[str, object]:
     """What the CPU backend chose: instruction set, vector mathematics, threads, BLAS."""
-    from needle_ndarray.kernels.ewise import vector_math
+    from needle_ndarray.kernels.vector_math import vector_math
 
     return {
         "instruction set": f"{kernels.LEVEL} (built: {', '.join(kernels.BUILT)})",

@@ -4,6 +4,7 @@ Importing this package chooses the best level that was built and that this proce
 """
 
 import os
+from typing import Any
 
 from needle_ndarray.buffer import cpu_levels
 
@@ -23,3 +24,10 @@ def _choose() -> str:
 
 LEVEL = _choose()
 __path__ = [os.path.join(_HERE, LEVEL)]
+
+
+def check_ops(ops: dict[str, Any], codes: set[int], source: str) -> None:
+    """Raise NotImplementedError where a table has an op whose code the kernel does not know."""
+    for op in ops.values():
+        if op.code not in codes:
+            raise NotImplementedError(f"cpu backend: {op.name}: no loop in {source}")

@@ -6,8 +6,11 @@ from libc.math cimport sqrt
 from libc.string cimport memcpy
 
 from needle_ndarray.kernels.views cimport FLOAT32
-from needle_ndarray.optable cimport NORMAL
+from needle_ndarray.optable cimport NORMAL, UNIFORM
 from needle_ndarray.threads cimport share
+
+from needle_ndarray.backend import RANDOM
+from needle_ndarray.kernels import check_ops
 
 cdef extern from *:
     """
@@ -35,6 +38,8 @@ cdef extern from "philox.h":
 cdef enum:
     GROUP = 4096            # blocks of four words that a thread takes at a time
     LINE = 128              # blocks made side by side: loops over them become vector code
+
+check_ops(RANDOM, {UNIFORM, NORMAL}, "kernels/random.pyx")
 
 
 # ---- Numbers in [0, 1) --------------------------------------------------------------------------

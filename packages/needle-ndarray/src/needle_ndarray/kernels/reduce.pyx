@@ -8,8 +8,11 @@ from needle_ndarray.kernels.strided cimport cast, coalesce, copy, gather, scatte
 from needle_ndarray.kernels.views cimport (
     BLOCK, CHUNK, FLOAT32, FLOAT64, INT32, INT64, T, UINT8, View, boolean, int64, magnitude, uint8
 )
-from needle_ndarray.optable cimport ALL, ANY, ARGMAX, MAX, MIN, PROD, SUM
+from needle_ndarray.optable cimport ALL, ANY, ARGMAX, ARGMIN, CUMSUM, MAX, MIN, PROD, SUM
 from needle_ndarray.threads cimport share
+
+from needle_ndarray.backend import ARG_REDUCE, REDUCE, SCAN
+from needle_ndarray.kernels import check_ops
 
 ctypedef fused A:           # what is accumulated in: ints in int64, floats in double
     int64
@@ -22,6 +25,10 @@ cdef enum:
     PAIRWISE = 512          # doubles added up without halving: 32 to a lane
 
 cdef int64 LARGEST = 0x7fffffffffffffff
+
+check_ops(REDUCE, {SUM, PROD, MAX, MIN, ANY, ALL}, "kernels/reduce.pyx")
+check_ops(ARG_REDUCE, {ARGMAX, ARGMIN}, "kernels/reduce.pyx")
+check_ops(SCAN, {CUMSUM}, "kernels/reduce.pyx")
 
 
 # ---- Runs --------------------------------------------------------------------------

@@ -6,6 +6,7 @@ cdef enum:
     MAX_NDIM = 32
     CHUNK = 1024            # elements staged at a time: three operands of 8 bytes fit the first-level cache
     BLOCK = 16384           # elements a thread takes at a time; fixed, so results do not depend on the threads
+    NO_LOOP = -2            # what a kernel answers to an op that it has no loop for
 
 ctypedef signed char boolean     # 0 or 1; another C type than uint8, so that the fused types tell them apart
 ctypedef unsigned char uint8

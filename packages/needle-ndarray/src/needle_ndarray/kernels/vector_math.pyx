@@ -1,4 +1,9 @@
-# Vector mathematics on contiguous chunks: exp and the like, the activations and their gradients. Included by ewise.pyx.
+# Vector mathematics on contiguous chunks: exp and the like, the activations and their gradients.
+
+from needle_ndarray.kernels.views cimport F, NO_LOOP
+from needle_ndarray.optable cimport (
+    COS, ERF, EXP, EXPM1, GELU, GELU_GRAD, LOG, LOG1P, SIGMOID, SILU, SILU_GRAD, SIN, TANH
+)
 
 cdef extern from "vecmath.h" nogil:
     const char* NEEDLE_VECTOR_MATH
@@ -40,8 +45,8 @@ def vector_math():
     return NEEDLE_VECTOR_MATH.decode()
 
 
-cdef void math_loop(int op, const F* a, F* out, Py_ssize_t n) noexcept nogil:
-    """out = op(a) for the ops of vector mathematics"""
+cdef int math_loop(int op, const F* a, F* out, Py_ssize_t n) noexcept nogil:
+    """out = op(a); NO_LOOP for any other op"""
     cdef Py_ssize_t i
     if op == EXP:
         for i in range(n):
@@ -84,41 +89,48 @@ cdef void math_loop(int op, const F* a, F* out, Py_ssize_t n) noexcept nogil:
             silu_float(a, out, n)
         else:
             silu_double(a, out, n)
+    else:
+        return NO_LOOP
+    return 0
 
 
-cdef void math_chunk(int op, const F* a, F* out, Py_ssize_t n) noexcept nogil:
+cdef int math_chunk(int op, const F* a, F* out, Py_ssize_t n) noexcept nogil:
     """math_loop on whole vectors: the last few elements are padded with ones"""
     cdef F padded[LANES]
     cdef F result[LANES]
     cdef Py_ssize_t whole = n - n % LANES, i
-    math_loop(op, a, out, whole)
+    cdef int status = math_loop(op, a, out, whole)
     if whole < n:
         for i in range(LANES):
             padded[i] = a[whole + i] if whole + i < n else 1
         math_loop(op, padded, result, LANES)
         for i in range(n - whole):
             out[whole + i] = result[i]
+    return status
 
 
-cdef void grad_loop(int op, const F* grad, const F* x, F* out, Py_ssize_t n) noexcept nogil:
-    """out = the gradient of an activation"""
+cdef int grad_loop(int op, const F* grad, const F* x, F* out, Py_ssize_t n) noexcept nogil:
+    """out = the gradient of an activation; NO_LOOP for any other op"""
     if op == GELU_GRAD:
         if F is float:
             gelu_grad_float(grad, x, out, n)
         else:
             gelu_grad_double(grad, x, out, n)
-    else:
+    elif op == SILU_GRAD:
         if F is float:
             silu_grad_float(grad, x, out, n)
         else:
             silu_grad_double(grad, x, out, n)
+    else:
+        return NO_LOOP
+    return 0
 
 
-cdef void grad_chunk(int op, const F* grad, const F* x, F* out, Py_ssize_t n) noexcept nogil:
+cdef int grad_chunk(int op, const F* grad, const F* x, F* out, Py_ssize_t n) noexcept nogil:
     """grad_loop on whole vectors, as math_chunk"""
     cdef F padded[3][LANES]
     cdef Py_ssize_t whole = n - n % LANES, i
-    grad_loop(op, grad, x, out, whole)
+    cdef int status = grad_loop(op, grad, x, out, whole)
     if whole < n:
         for i in range(LANES):
             padded[0][i] = grad[whole + i] if whole + i < n else 1
@@ -126,3 +138,4 @@ cdef void grad_chunk(int op, const F* grad, const F* x, F* out, Py_ssize_t n) no
         grad_loop(op, padded[0], padded[1], padded[2], LANES)
         for i in range(n - whole):
             out[whole + i] = padded[2][i]
+    return status
