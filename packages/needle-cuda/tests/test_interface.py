@@ -22,9 +22,10 @@ NAMES = [str(each) for each in DTYPES]
 FLOATS = ["float32", "float64"]
 VERBS = [name for name in vars(Backend) if name[0] != "_" and callable(getattr(Backend, name))]
 #: A product and a sum, and loops over time of matmul and the cells: the defaults are all there is to do.
-COMPOSED = {"linear", "lstm", "lstm_grad", "gru", "gru_grad", "rnn", "rnn_grad"}
+COMPOSED = {"matmul_tiled", "linear", "lstm", "lstm_grad", "gru", "gru_grad", "rnn", "rnn_grad"}
 #: Verbs of the host's side, which launch nothing of their own.
 HOST = {"why_disabled", "allocate", "from_host", "to_host", "synchronize"}
+HOST |= {"from_device", "ahead", "dlpack_device", "to_dlpack", "from_dlpack"}
 KERNEL = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)\s*)?(\w+)\s*\(")
 
 

@@ -182,18 +182,17 @@ def test_matmul(m, n, p, device):
 
 
 @pytest.mark.parametrize("m, n, p", [(8, 8, 8), (16, 24, 8), (40, 8, 64)])
-def test_matmul_tiled(m, n, p):
+def test_matmul_tiled(m, n, p, device):
     """Handles hold [M/T][N/T][T][T] tiles."""
-    device = nd.cpu()
     tile = device.__tile_size__
     assert isinstance(tile, int) and tile == 8
 
     def tiled(x):
         r, c = x.shape
-        return nd.array(x.reshape(r // tile, tile, c // tile, tile).transpose(0, 2, 1, 3).copy())
+        return nd.array(x.reshape(r // tile, tile, c // tile, tile).transpose(0, 2, 1, 3).copy(), device=device)
 
     x, y = numbers(m, n) % 7 - 3, numbers(n, p) % 5 - 2
-    a, b, out = tiled(x), tiled(y), NDArray.make((m // tile, p // tile, tile, tile))
+    a, b, out = tiled(x), tiled(y), NDArray.make((m // tile, p // tile, tile, tile), device=device)
     out.fill(np.nan)
     device.matmul_tiled(a._handle, b._handle, out._handle, m, n, p)
     assert_same(out.numpy().transpose(0, 2, 1, 3).reshape(m, p), x @ y)

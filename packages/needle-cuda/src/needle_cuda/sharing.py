@@ -14,7 +14,7 @@ CPU = 1
 
 
 class Sharing:
-    """What CUDABackend offers beyond the interface: from_device, and the hooks of `interop`."""
+    """Hooks of CUDABackend: copies from other devices, copies beside other work, DLPack."""
 
     cupy: Any
     launcher: Any

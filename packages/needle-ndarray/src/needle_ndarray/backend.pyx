@@ -8,8 +8,9 @@ arithmetic. By the time a verb is called everything fits, so a backend checks no
 - inputs of an elementwise verb have the shape of `out`; an input overlaps `out` only where it is exactly the same view;
 - inputs have the dtype that the table asks for, `out` the dtype that it promises; zero-size arrays arrive like any other.
 
-Required verbs have no body here. The verbs under "Optional" are fused kernels: each has a default made of the required ones, so
-a new backend works on day one and gets fast kernel by kernel. Long because it is the whole interface, verb after verb.
+Required verbs have no body here. The verbs under "Optional" are fused kernels: each has a default made of the required ones
+(defaults.py), so a new backend works on day one and gets fast kernel by kernel. Long because it is the whole interface, verb
+after verb.
 """
 
 from needle_ndarray cimport optable
@@ -157,20 +158,60 @@ TABLES = {
 }
 
 
+cdef object defaults():
+    """The module of the defaults; imported when first asked for, because it computes with NDArrays, which need this module."""
+    global defaults_module
+    if defaults_module is None:
+        from needle_ndarray import defaults as defaults_module
+    return defaults_module
+
+
+cdef object defaults_module = None
+
+
 cdef class Backend:
     """Base of every backend: subclass it in Python or Cython, implement the required verbs, register an entry point.
 
-    Class attributes: `name`, the device's name, and `interface_version`, the INTERFACE_VERSION it was written for.
+    Class attributes: `name`, the device's name; `interface_version`, the INTERFACE_VERSION it was written for; `numbered`,
+    whether there may be several devices, made by `Class(number)`; `tile_size` of `matmul_tiled`.
     """
 
     name = "none"
     interface_version = INTERFACE_VERSION
+    numbered = False
+    tile_size = 8
 
-    # ---- Devices --------------------------------------------------------------------------
+    # ---- Hooks: the device, and memory of others. None is a valid answer of each -----------------------------------------
 
     def why_disabled(self):
         """None where the device can be used here, else one line: what is missing, and the remedy."""
         return None
+
+    def from_device(self, a):
+        """A copy here of an array on another device, without a stop at the host; None where there is no such way."""
+        return None
+
+    def ahead(self):
+        """A context whose copies to the device run beside what is queued later, giving a function to call before they are used;
+        None where a copy is done when it returns.
+        """
+        return None
+
+    def dlpack_device(self):
+        """DLPack's (device type, device id) of this device; None where it has none, or is the host."""
+        return None
+
+    def to_dlpack(self, a, stream=None, max_version=None, dl_device=None, copy=None):
+        """A capsule on the memory of `a`, or of a copy; None where the memory cannot be shared."""
+        return None
+
+    def from_dlpack(self, x, copy=None):
+        """An array on the memory of x, which has the type of `dlpack_device`."""
+        return None
+
+    def matmul_tiled(self, a, b, out, m, n, p):
+        """out = a @ b over handles of float32 tiles [M/T][N/T][T][T], T = tile_size: the course's exercise"""
+        defaults().matmul_tiled(self, a, b, out, m, n, p)
 
     # ---- Required: memory --------------------------------------------------------------------------
 
@@ -251,24 +292,19 @@ cdef class Backend:
 
     cpdef linear(self, object x, object weight, object bias, object out):
         """out = x @ weight + bias: (m, k), (k, n) and (n,) -> (m, n)"""
-        self.matmul(x, weight, out)
-        self.binary(BINARY["add"], out, bias.broadcast_to(out.shape), out)
+        defaults().linear(self, x, weight, bias, out)
 
     cpdef softmax(self, object a, object out):
         """out = e^(a - max) / sum e^(a - max)"""
-        shifted = (a - a.max(axis=-1, keepdims=True)).exp()
-        self.copy(shifted / shifted.sum(axis=-1, keepdims=True), out)
+        defaults().softmax(self, a, out)
 
     cpdef log_softmax(self, object a, object out):
         """out = a - max - log sum e^(a - max)"""
-        shifted = a - a.max(axis=-1, keepdims=True)
-        self.copy(shifted - shifted.exp().sum(axis=-1, keepdims=True).log(), out)
+        defaults().log_softmax(self, a, out)
 
     cpdef logsumexp(self, object a, object out):
         """out = max + log sum e^(a - max); a max of +-inf is left out of the shift"""
-        largest = a.max(axis=-1, keepdims=True)
-        shift = largest.where(largest.isfinite(), 0.0)
-        self.copy(((a - shift).exp().sum(axis=-1, keepdims=True).log() + shift).reshape(out.shape), out)
+        defaults().logsumexp(self, a, out)
 
     # ---- Optional: convolution and pooling, NHWC --------------------------------------------------------------------------
     # x (N, H, W, C), weight (KH, KW, C / groups, F), y (N, OH, OW, F). Pairs are (down, right), padding is ((top, bottom),
@@ -276,111 +312,62 @@ cdef class Backend:
 
     cpdef conv2d(self, object x, object weight, tuple stride, tuple padding, tuple dilation, Py_ssize_t groups, object out):
         """out[n, i, j, f] = sum of x[n, i sh - top + u dh, j sw - left + v dw, c] weight[u, v, c, f]; 0 beyond the image"""
-        seen = windows(bordered(x, padding, 0), weight.shape[:2], stride, dilation)
-        for channels, filters in split(groups, x.shape[3], weight.shape[3]):
-            columns, kernel = matrices(seen[..., channels], weight[..., filters])
-            self.copy((columns @ kernel).reshape(out[..., filters].shape), out[..., filters])
+        defaults().conv2d(self, x, weight, stride, padding, dilation, groups, out)
 
     cpdef conv2d_input_grad(self, object grad, object weight, tuple stride, tuple padding, tuple dilation, Py_ssize_t groups,
                             object out):
         """out = the gradient of x, when that of conv2d(x, weight) is grad"""
-        self.fill(out, 0)
-        padded = bordered(out, padding, 0)
-        seen = windows(padded, weight.shape[:2], stride, dilation)
-        for channels, filters in split(groups, out.shape[3], weight.shape[3]):
-            for i, j in offsets(weight.shape[:2]):
-                place = seen[:, :, :, i, j, channels]
-                place += grad[..., filters] @ weight[i, j, :, filters].T
-        self.copy(inside(padded, padding, out.shape), out)
+        defaults().conv2d_input_grad(self, grad, weight, stride, padding, dilation, groups, out)
 
     cpdef conv2d_weight_grad(self, object x, object grad, tuple stride, tuple padding, tuple dilation, Py_ssize_t groups,
                              object out):
         """out = the gradient of weight, when that of conv2d(x, weight) is grad"""
-        seen = windows(bordered(x, padding, 0), out.shape[:2], stride, dilation)
-        for channels, filters in split(groups, x.shape[3], out.shape[3]):
-            columns, _ = matrices(seen[..., channels], out[..., filters])
-            flat = grad[..., filters].reshape((columns.shape[0], filters.stop - filters.start))
-            self.copy((columns.T @ flat).reshape(out[..., filters].shape), out[..., filters])
+        defaults().conv2d_weight_grad(self, x, grad, stride, padding, dilation, groups, out)
 
     cpdef max_pool2d(self, object x, tuple size, tuple stride, tuple padding, object out):
         """out[n, i, j, c] = the largest of the window, NaN if one is; places beyond the image are -inf"""
-        padded = bordered(x, padding, float("-inf"))
-        self.copy(windows(padded, size, stride, (1, 1)).max(axis=(3, 4)), out)
+        defaults().max_pool2d(self, x, size, stride, padding, out)
 
     cpdef max_pool2d_grad(self, object grad, object x, tuple size, tuple stride, tuple padding, object out):
         """out = the gradient of x: that of each window goes to its first largest element in the image, or to its first NaN"""
-        self.fill(out, 0)
-        padded = bordered(out, padding, 0)
-        seen = windows(bordered(x, padding, float("-inf")), size, stride, (1, 1))
-        free = windows(bordered(x.isnan() | True, padding, False), size, stride, (1, 1))
-        target = windows(padded, size, stride, (1, 1))
-        largest = seen.max(axis=(3, 4))
-        waiting = largest.isnan() | True
-        for i, j in offsets(size):
-            place, value = target[:, :, :, i, j], seen[:, :, :, i, j]
-            hit = waiting & free[:, :, :, i, j] & ((value == largest) | value.isnan())
-            place += grad.where(hit, 0.0)
-            waiting &= ~hit
-        self.copy(inside(padded, padding, out.shape), out)
+        defaults().max_pool2d_grad(self, grad, x, size, stride, padding, out)
 
     cpdef avg_pool2d(self, object x, tuple size, tuple stride, tuple padding, object out):
         """out[n, i, j, c] = sum of the window / (kh kw); places beyond the image are 0, and count"""
-        seen = windows(bordered(x, padding, 0), size, stride, (1, 1))
-        self.copy(seen.sum(axis=(3, 4)) / (size[0] * size[1]), out)
+        defaults().avg_pool2d(self, x, size, stride, padding, out)
 
     cpdef avg_pool2d_grad(self, object grad, tuple size, tuple stride, tuple padding, object out):
         """out = the gradient of x, when that of avg_pool2d(x) is grad"""
-        self.fill(out, 0)
-        padded = bordered(out, padding, 0)
-        seen = windows(padded, size, stride, (1, 1))
-        share = grad / (size[0] * size[1])
-        for i, j in offsets(size):
-            place = seen[:, :, :, i, j]
-            place += share
-        self.copy(inside(padded, padding, out.shape), out)
+        defaults().avg_pool2d_grad(self, grad, size, stride, padding, out)
 
     # ---- Optional: norms, cross-entropy, attention -----------------------------------------------------------------
-    # A weight, bias or mask may be None; weights and biases are vectors over the last axis. Helpers stand below the class.
+    # A weight, bias or mask may be None; weights and biases are vectors over the last axis.
 
     cpdef layer_norm(self, object x, object weight, object bias, double eps, object out):
         """out = (x - mean) / sqrt(var + eps) * weight + bias, with mean and var over the last axis"""
-        x_hat, _ = standardised(x, -1, eps)
-        self.copy(affine(x_hat, weight, bias), out)
+        defaults().layer_norm(self, x, weight, bias, eps, out)
 
     cpdef layer_norm_grad(self, object grad, object x, object weight, double eps, object dx, object dweight, object dbias):
         """dx = (g - mean g - x^ mean(g x^)) / sqrt(var + eps) for g = grad weight, x^ = (x - mean) / sqrt(var + eps);
         dweight = sum of grad x^, dbias = sum of grad, over all axes but the last"""
-        x_hat, scale = standardised(x, -1, eps)
-        self.copy(norm_gradient(affine(grad, weight, None), x_hat, -1) * scale, dx)
-        self.copy(rows_of(grad * x_hat).sum(0), dweight)
-        self.copy(rows_of(grad).sum(0), dbias)
+        defaults().layer_norm_grad(self, grad, x, weight, eps, dx, dweight, dbias)
 
     cpdef batch_norm(self, object x, object weight, object bias, double eps, object out, object mean, object var):
         """out as in layer_norm, but with mean and var over all axes but the last; both are NaN where there are no rows"""
-        rows = rows_of(x)
-        x_hat, _ = standardised(rows, 0, eps)
-        middle = centred(rows, 0)
-        self.copy(affine(x_hat, weight, bias).reshape(out.shape), out)
-        self.copy(rows.mean(0), mean)
-        self.copy((middle * middle).mean(0), var)
+        defaults().batch_norm(self, x, weight, bias, eps, out, mean, var)
 
     cpdef batch_norm_grad(self, object grad, object x, object mean, object var, object weight, double eps, object dx,
                           object dweight, object dbias):
         """As layer_norm_grad, through the mean and var that batch_norm returned"""
-        scale = (var + eps).rsqrt()
-        x_hat, g = (rows_of(x) - mean) * scale, rows_of(grad)
-        self.copy(affine(norm_gradient(g, x_hat, 0) * scale, weight, None).reshape(dx.shape), dx)
-        self.copy((g * x_hat).sum(0), dweight)
-        self.copy(g.sum(0), dbias)
+        defaults().batch_norm_grad(self, grad, x, mean, var, weight, eps, dx, dweight, dbias)
 
     cpdef cross_entropy(self, object logits, object labels, object out):
         """out = -log softmax(logits)[label], over the last axis; labels are int64, every one in [0, logits.shape[-1])"""
-        self.copy(-logits.log_softmax().where(classes(logits) == labels.expand_dims(-1), 0.0).sum(-1), out)
+        defaults().cross_entropy(self, logits, labels, out)
 
     cpdef cross_entropy_grad(self, object grad, object logits, object labels, object out):
         """out = (softmax(logits) - onehot(labels)) grad"""
-        hot = (classes(logits) == labels.expand_dims(-1)).astype(logits.dtype)
-        self.copy((logits.softmax() - hot) * grad.expand_dims(-1), out)
+        defaults().cross_entropy_grad(self, grad, logits, labels, out)
 
     cpdef attention(self, object q, object k, object v, object mask, bint causal, double scale, object out):
         """out = softmax(scale q k^T + mask) v; q (..., t, d), k (..., s, d), v (..., s, e), mask (..., t, s), out (..., t, e)
@@ -388,19 +375,14 @@ cdef class Backend:
         A float mask is added, a bool one is True where a query may attend to a key; `causal` lets query i see the keys up to
         i + s - t. A row with nothing to attend to gives 0.
         """
-        self.copy(attention_weights(q, k, mask, causal, scale) @ v, out)
+        defaults().attention(self, q, k, v, mask, causal, scale, out)
 
     cpdef attention_grad(self, object grad, object q, object k, object v, object mask, bint causal, double scale, object dq,
                          object dk, object dv):
         """For p the softmax: dv = p^T grad; ds = p (dp - sum p dp) with dp = grad v^T; dq = scale ds k, dk = scale ds^T q"""
-        p = attention_weights(q, k, mask, causal, scale)
-        dp = grad @ v.mT
-        ds = p * (dp - (p * dp).sum(-1, keepdims=True)) * scale
-        self.copy(ds @ k, dq)
-        self.copy(ds.mT @ q, dk)
-        self.copy(p.mT @ grad, dv)
+        defaults().attention_grad(self, grad, q, k, v, mask, causal, scale, dq, dk, dv)
 
-    # ---- Optional: recurrent layers: backend_recurrent.pxi ------------------------------------------------------------
+    # ---- Optional: recurrent layers ------------------------------------------------------------
     # The gates of a cell lie side by side along the last axis. x is the part of their sums that comes from the input, y the
     # part that comes from the state, h W; bias, a vector or None, is added to y. gates may be None: not wanted.
 
@@ -409,26 +391,26 @@ cdef class Backend:
 
         x, y (B, 4H), c, h_out, c_out (B, H); gates (B, 4H) = i, f, g, o, which may be the view x or y; c_out may be c.
         """
-        default_lstm_cell(self, x, y, bias, c, h_out, c_out, gates)
+        defaults().lstm_cell(self, x, y, bias, c, h_out, c_out, gates)
 
     cpdef lstm_cell_grad(self, object dy, object dh, object dc, object gates, object c, object c_out, object ds, object dc_out):
         """For d = dy + dh, the gradient of h_out, t = tanh(c_out) and e = dc + d o (1 - t^2):
         ds (B, 4H) = e g i (1 - i), e c f (1 - f), e i (1 - g^2), d t o (1 - o);  dc_out = e f, which may be dc
         """
-        default_lstm_cell_grad(self, dy, dh, dc, gates, c, c_out, ds, dc_out)
+        defaults().lstm_cell_grad(self, dy, dh, dc, gates, c, c_out, ds, dc_out)
 
     cpdef gru_cell(self, object x, object y, object bias, object h, object h_out, object gates):
         """r, z = sigmoid(x + (y + bias)), m = y + bias, n = tanh(x + r m);  h_out = n + z (h - n)
 
         x, y (B, 3H) have r, z, n; h, h_out (B, H); gates (B, 4H) = r, z, n, m.
         """
-        default_gru_cell(self, x, y, bias, h, h_out, gates)
+        defaults().gru_cell(self, x, y, bias, h, h_out, gates)
 
     cpdef gru_cell_grad(self, object dy, object dh, object h, object gates, object dx, object ds, object dh_out):
         """For d = dy + dh: dn = d (1 - z) (1 - n^2), dz = d (h - n) z (1 - z), dr = dn m r (1 - r);
         dx (B, 3H) = dr, dz, dn, of x;  ds (B, 3H) = dr, dz, dn r, of y;  dh_out = d z, which may be dh
         """
-        default_gru_cell_grad(self, dy, dh, h, gates, dx, ds, dh_out)
+        defaults().gru_cell_grad(self, dy, dh, h, gates, dx, ds, dh_out)
 
     cpdef lstm(self, object x, object weight, object bias, object h, object c, object gates):
         """h[t + 1], c[t + 1], gates[t] = lstm_cell of x[t], h[t] weight and c[t], for t = 0, 1, ...
@@ -436,29 +418,29 @@ cdef class Backend:
         x (T, B, 4H), weight (H, 4H), bias (4H,) or None, h and c (T + 1, B, H), whose first entries are given; without gates
         (T, B, 4H) there is one c (1, B, H), overwritten.
         """
-        default_lstm(self, x, weight, bias, h, c, gates)
+        defaults().lstm(self, x, weight, bias, h, c, gates)
 
     cpdef lstm_grad(self, object dy, object weight, object c, object gates, object ds, object dh, object dc):
         """ds (T, B, 4H) = the gradient of x, for dy (T, B, H) that of h[1:]; dh, dc (B, H): from that of the last h and c (besides
         dy) to that of the first
         """
-        default_lstm_grad(self, dy, weight, c, gates, ds, dh, dc)
+        defaults().lstm_grad(self, dy, weight, c, gates, ds, dh, dc)
 
     cpdef gru(self, object x, object weight, object bias, object h, object gates):
         """h[t + 1], gates[t] = gru_cell of x[t], h[t] weight and h[t]: shapes as in lstm, with 3H for x and the weight"""
-        default_gru(self, x, weight, bias, h, gates)
+        defaults().gru(self, x, weight, bias, h, gates)
 
     cpdef gru_grad(self, object dy, object weight, object h, object gates, object dx, object ds, object dh):
         """dx, ds (T, B, 3H) = the gradients of x and of h weight; dy and dh as in lstm_grad"""
-        default_gru_grad(self, dy, weight, h, gates, dx, ds, dh)
+        defaults().gru_grad(self, dy, weight, h, gates, dx, ds, dh)
 
     cpdef rnn(self, Op op, object x, object weight, object bias, object h):
         """h[t + 1] = op(x[t] + (h[t] weight + bias)): x (T, B, H), weight (H, H), h (T + 1, B, H); op is tanh or relu"""
-        default_rnn(self, op, x, weight, bias, h)
+        defaults().rnn(self, op, x, weight, bias, h)
 
     cpdef rnn_grad(self, Op op, object dy, object weight, object h, object ds, object dh):
         """ds (T, B, H) = the gradient of x; dy and dh as in lstm_grad"""
-        default_rnn_grad(self, op, dy, weight, h, ds, dh)
+        defaults().rnn_grad(self, op, dy, weight, h, ds, dh)
 
     # ---- Optional: steps of optimizers, in place ---------------------------------------------------------------------
     # Lists of arrays, one entry for each parameter. Penalties of 0 are left out, whatever they would be multiplied by.
@@ -469,27 +451,11 @@ cdef class Backend:
 
         Nesterov's step is along momentum u + (1 - dampening) g' instead of u. Where u is None, p -= lr g'.
         """
-        for i in range(len(params)):
-            p, along = params[i], penalised(params[i], grads[i], weight_decay, l1)
-            if u is not None:
-                each = along * (1 - dampening)
-                self.copy(u[i] * momentum + each, u[i])
-                along = (u[i] * momentum + each if nesterov else u[i]) / correction
-            self.copy(p - along * lr, p)
+        defaults().sgd_step(self, params, grads, u, lr, momentum, dampening, weight_decay, l1, nesterov, correction)
 
     cpdef adam_step(self, list params, list grads, list m, list v, double lr, double beta1, double beta2, double eps,
                     double weight_decay, bint decoupled, double correction1, double correction2):
         """m = beta1 m + (1 - beta1) g';  v = beta2 v + (1 - beta2) g' g';
         p -= lr (m / correction1) / (sqrt(v / correction2) + eps), with g' as in sgd_step, or p -= lr weight_decay p first
         """
-        for i in range(len(params)):
-            p, g = params[i], penalised(params[i], grads[i], 0 if decoupled else weight_decay, 0)
-            if decoupled and weight_decay != 0:
-                self.copy(p - p * (lr * weight_decay), p)
-            self.copy(m[i] * beta1 + g * (1 - beta1), m[i])
-            self.copy(v[i] * beta2 + g * (1 - beta2) * g, v[i])
-            self.copy(p - (m[i] / correction1) * lr / ((v[i] / correction2).sqrt() + eps), p)
-
-
-include "backend_defaults.pxi"
-include "backend_recurrent.pxi"
+        defaults().adam_step(self, params, grads, m, v, lr, beta1, beta2, eps, weight_decay, decoupled, correction1, correction2)

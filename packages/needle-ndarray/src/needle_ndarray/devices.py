@@ -130,7 +130,9 @@ def _load(name: str) -> Backend:
         known = ", ".join(sorted({*BUILT_IN, *_registered, *found}))
         remedy = REMEDY.get(name, "no installed package registers it")
         raise DeviceError(f"{name}(): no such backend here (installed: {known}); {remedy}")
-    if number and not (number.isdigit() and getattr(make, "numbered", False)):
+    if number and not (
+        number.isdigit() and getattr(make, "numbered", False)
+    ):  # a factory need not be a Backend's class
         raise DeviceError(f"{given}: {name}() has no such number")
     loaded = make(int(number)) if number else make()
     if loaded.interface_version != INTERFACE_VERSION:

@@ -86,8 +86,9 @@ def dlpack_device(NDArray a not None):
     """(device type, device id) of DLPack; (1, 0) is the host."""
     if isinstance(a._buffer, Buffer):
         return CPU, 0
-    if hasattr(a.backend, "dlpack_device"):
-        return a.backend.dlpack_device()
+    found = a.backend.dlpack_device()
+    if found is not None:
+        return found
     raise BufferError(f"__dlpack_device__: {a.device} has no device type of DLPack")
 
 
@@ -98,8 +99,10 @@ def to_dlpack(NDArray a not None, max_version=None, dl_device=None, copy=None, s
     cdef bint on_host = isinstance(a._buffer, Buffer)
     cdef int i
     cdef bint to_host = dl_device is None or tuple(dl_device) == (CPU, 0)
-    if not on_host and hasattr(a.backend, "to_dlpack"):
-        return a.backend.to_dlpack(a, stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+    if not on_host:
+        capsule = a.backend.to_dlpack(a, stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+        if capsule is not None:
+            return capsule
     if not to_host or (not on_host and (dl_device is None or copy is False)):
         raise BufferError(f"__dlpack__: cannot share {a.device} memory: dl_device={dl_device}, copy={copy}")
     if copy or not on_host:
@@ -248,9 +251,10 @@ cdef object from_other_device(object x, int kind, object number, object device, 
     """x is not on the host: a backend that knows such memory takes it, else x is asked for a copy."""
     from needle_ndarray.devices import all_devices, backend_of
     for each in all_devices() if device is None else [device]:
-        if getattr(each, "enabled", bool)() and hasattr(backend_of(each), "from_dlpack"):
-            if backend_of(each).dlpack_device()[0] == kind:
-                made = backend_of(each).from_dlpack(x, copy=copy)
+        if getattr(each, "enabled", bool)():
+            found = backend_of(each).dlpack_device()
+            made = backend_of(each).from_dlpack(x, copy=copy) if found is not None and found[0] == kind else None
+            if made is not None:
                 if device is not None and made.backend is not backend_of(device) and copy is False:
                     raise BufferError(f"from_dlpack: the memory is on {made.device}, not on {device}, and copy=False")
                 return made if device is None else made.to(device)

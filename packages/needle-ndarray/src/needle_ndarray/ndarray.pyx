@@ -292,7 +292,7 @@ cdef class NDArray:
         cdef Backend backend = find_backend(device)
         if backend is self._backend:
             return self
-        made = backend.from_device(self) if hasattr(backend, "from_device") else None       # one GPU to another
+        made = backend.from_device(self)        # one GPU to another
         return from_host(self._backend.to_host(self), backend) if made is None else made
 
     # ---- Views: nothing is copied --------------------------------------------------------------------------

@@ -21,7 +21,8 @@ from needle_ndarray.testing.cases import (
 from needle_ndarray.testing.oracle import assert_same, assert_within
 from needle_ndarray.testing.tables import each
 
-OPTIONAL = {"synchronize", "why_disabled", "linear", "softmax", "log_softmax", "logsumexp"}
+HOOKS = {"why_disabled", "from_device", "ahead", "dlpack_device", "to_dlpack", "from_dlpack", "matmul_tiled"}
+OPTIONAL = HOOKS | {"synchronize", "linear", "softmax", "log_softmax", "logsumexp"}
 OPTIONAL |= {"layer_norm", "layer_norm_grad", "batch_norm", "batch_norm_grad", "cross_entropy", "cross_entropy_grad"}
 OPTIONAL |= {"attention", "attention_grad"}
 OPTIONAL |= {"conv2d", "conv2d_input_grad", "conv2d_weight_grad"}

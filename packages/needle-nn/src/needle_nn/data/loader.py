@@ -247,7 +247,7 @@ class DataLoader:
     def _threaded(self, at: _Position) -> Iterator[Any]:
         numbers = iter(range(at.batch, len(at.ordering)))  # type: ignore[arg-type]
         ahead: deque[Future[Any]] = deque()
-        sends = hasattr(backend_of(self.device), "ahead")
+        sends = backend_of(self.device).ahead() is not None
         sent: Callable[[], Any] | None = None  # the next batch, on its way
         pool = ThreadPoolExecutor(self.num_workers, thread_name_prefix="needle-data")
         try:
