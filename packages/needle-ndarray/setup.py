@@ -17,8 +17,9 @@ from setuptools.command.build_ext import build_ext
 
 DEBUG = os.environ.get("NEEDLE_BUILD_DEBUG") == "1"
 ROOT = "src/needle_ndarray"
-MODULES = ["buffer", "backend", "threads", "blas", "cpu_backend", "interop", "extension"]
+MODULES = ["buffer", "backend", "threads", "blas", "interop", "extension"]
 MODULES += ["ndarray", "layout", "operands", "dispatch", "arguments", "optimizer_steps", "capsules"]  # the array
+CPU_BACKEND = ["backend", "convolution", "network", "optimizers", "recurrent"]
 KERNELS = [
     "ewise",
     "vector_math",
@@ -96,7 +97,9 @@ def translate(pyx, directives):
 
 def extensions():
     """One C file per .pyx; a kernel's C file is compiled once per level into kernels/<level>/."""
-    once = translate([extension(f"needle_ndarray.{name}", f"{ROOT}/{name}.pyx") for name in MODULES], DIRECTIVES)
+    names = MODULES + [f"cpu_backend.{name}" for name in CPU_BACKEND]
+    modules = [extension(f"needle_ndarray.{name}", f"{ROOT}/{name.replace('.', '/')}.pyx") for name in names]
+    once = translate(modules, DIRECTIVES)
     kernels = [extension(f"needle_ndarray.kernels.{name}", f"{ROOT}/kernels/{name}.pyx") for name in KERNELS]
     translate(kernels, DIRECTIVES | KERNEL_DIRECTIVES)
     kernels = [

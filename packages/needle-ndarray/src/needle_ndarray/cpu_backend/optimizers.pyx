@@ -1,10 +1,21 @@
-# Optimizer steps of the CPU backend: checks that guard the memory, and the call. Included by cpu_backend.pyx.
+"""Optimizer steps of the CPU backend: checks that guard the memory, and the call of the kernel."""
+
+from libc.stdlib cimport free, malloc
+from libc.string cimport memset
+
+from needle_ndarray.buffer cimport Buffer
+from needle_ndarray.cpu_backend.guard cimport NOGIL_FROM, THREADS_FROM, TOO_MANY, refuse
+from needle_ndarray.kernels cimport optim
+from needle_ndarray.kernels.views cimport View
+from needle_ndarray.ndarray cimport NDArray
+from needle_ndarray.optable cimport FLOAT32
+from needle_ndarray.threads cimport threads_for
 
 cdef enum:
     THREADS_FROM_ADAM = 32768       # elements of all parameters from which a second thread pays: it divides, SGD only moves
 
 
-cdef int cpu_step(str verb, list params, list grads, list m, list v, const optim.Rule* rule) except -1:
+cdef int step(str verb, list params, list grads, list m, list v, const optim.Rule* rule) except -1:
     """One step of every parameter; m and v may be None"""
     cdef tuple given = (params, grads, m, v)
     cdef Py_ssize_t count, total = 0, odd = 0, i
@@ -58,7 +69,7 @@ cdef int cpu_step(str verb, list params, list grads, list m, list v, const optim
         optim.run_steps(rule, items, count, 1)
     else:
         try:
-            held = [list(arrays) for arrays in given if arrays is not None]     # another thread may empty the lists given
+            _held = [list(arrays) for arrays in given if arrays is not None]     # another thread may empty the lists given
         except MemoryError:
             free(items)
             raise
@@ -78,7 +89,7 @@ cdef inline bint alike_shapes(NDArray a, NDArray b) noexcept:
     return True
 
 
-cdef optim.Rule step_rule(int op, double lr, double weight_decay) noexcept:
+cdef optim.Rule rule_of(int op, double lr, double weight_decay) noexcept:
     cdef optim.Rule rule
     memset(&rule, 0, sizeof(rule))
     rule.op, rule.lr, rule.weight_decay, rule.correction1 = op, lr, weight_decay, 1

@@ -1,8 +1,17 @@
-# Convolution and pooling of the CPU backend: checks that guard the memory, compact NHWC operands, threads. Included by
-# cpu_backend.pyx.
+"""Convolution and pooling of the CPU backend: checks that guard the memory, compact NHWC operands, threads."""
 
-cdef enum:
-    LARGEST = 0x7fffffff            # of strides, paddings and dilations, and of what BLAS takes
+from libc.math cimport INFINITY
+
+from needle_ndarray.backend cimport Backend
+from needle_ndarray.blas cimport blas, make_room
+from needle_ndarray.buffer cimport Buffer, allocate as allocate_buffer
+from needle_ndarray.cpu_backend.guard cimport LARGEST, THREADS_FROM, THREADS_FROM_FLOPS, agree, host
+from needle_ndarray.kernels cimport conv, matmul as products, pool as pools
+from needle_ndarray.kernels.gemm cimport Blas
+from needle_ndarray.kernels.views cimport View
+from needle_ndarray.ndarray cimport NDArray, empty_compact
+from needle_ndarray.optable cimport FLOAT32
+from needle_ndarray.threads cimport threads_for
 
 
 cdef int numbers(object given, Py_ssize_t least, Py_ssize_t* first, Py_ssize_t* second) except -1:
@@ -75,8 +84,8 @@ cdef int threads_for_work(double work, Py_ssize_t threshold) noexcept:
     return threads_for(<Py_ssize_t> min(work, 1e18), threshold)
 
 
-cdef int convolution(Backend backend, int op, object x, object weight, object y, tuple stride, tuple padding, tuple dilation,
-                     Py_ssize_t groups) except -1:
+cdef int convolve(Backend backend, int op, object x, object weight, object y, tuple stride, tuple padding, tuple dilation,
+                  Py_ssize_t groups) except -1:
     """One of the three verbs: the operand that `op` computes is written. What needs BLAS is left to the default without it."""
     cdef View image, filters, result
     cdef conv.Conv g
@@ -104,7 +113,7 @@ cdef int convolution(Backend backend, int op, object x, object weight, object y,
     if rest is not None:                # small images under wide padding: most of the products would be with zeros
         if op == conv.WEIGHT_GRAD:
             backend.fill(weight, 0)
-        return convolution(backend, op, x, weight[rest[0]], y, stride, rest[1], dilation, groups)
+        return convolve(backend, op, x, weight[rest[0]], y, stride, rest[1], dilation, groups)
     if groups == 1 and g.kh == g.h and g.kw == g.w and g.dh == 1 and g.dw == 1 and g.oh == 1 and g.ow == 1 and g.top + g.left == 0:
         g.c *= g.h * g.w                # the kernel sees the image whole: a product of matrices
         g.h = g.w = g.kh = g.kw = g.sh = g.sw = 1
@@ -133,7 +142,7 @@ cdef int convolution(Backend backend, int op, object x, object weight, object y,
     return 0
 
 
-cdef int pooling(Backend backend, int op, object x, object y, object out, tuple size, tuple stride, tuple padding) except -1:
+cdef int pool(Backend backend, int op, object x, object y, object out, tuple size, tuple stride, tuple padding) except -1:
     """One of the four verbs; x is None where the gradient does not need it, y where there is none."""
     cdef View image, result, source
     cdef conv.Conv g
@@ -154,7 +163,7 @@ cdef int pooling(Backend backend, int op, object x, object y, object out, tuple 
     if g.f != g.c:
         raise ValueError(f"a verb of the cpu backend was given {g.c} channels to pool into {g.f}")
     if image.size == 0 or result.size == 0:
-        backend.fill(out, -np.inf if op == pools.MAX_POOL else 0)
+        backend.fill(out, -INFINITY if op == pools.MAX_POOL else 0)
         return 0
     if op == pools.MAX_POOL_GRAD and min(kh, g.h) > LARGEST // g.w:    # the kernel counts places in an int
         Backend.max_pool2d_grad(backend, y, x, size, stride, padding, out)

@@ -1,53 +1,28 @@
 """The CPU backend: hands NDArrays to the kernels, with threads where there is enough work."""
 
-from libc.stdlib cimport free, malloc
-from libc.string cimport memset
-
 from needle_ndarray.backend cimport (
     ARG_REDUCE_OP, BINARY_OP, RANDOM_OP, REDUCE_OP, SCAN_OP, UNARY_OP, Backend, Op
 )
 from needle_ndarray.blas cimport blas, make_room, make_room_for_numpy
 from needle_ndarray.buffer cimport Buffer, allocate as allocate_buffer
-from needle_ndarray.kernels cimport ewise, nn, optim, strided
-from needle_ndarray.kernels cimport attention as attentions, norm as norms
-from needle_ndarray.kernels cimport conv, pool as pools, recurrent
+from needle_ndarray.cpu_backend cimport convolution, network, optimizers, recurrent
+from needle_ndarray.cpu_backend.guard cimport (
+    LARGEST, NOGIL_FROM, THREADS_FROM, THREADS_FROM_FLOPS, THREADS_FROM_MATH, agree, done, host, known
+)
+from needle_ndarray.kernels cimport conv, ewise, nn, optim, pool as pools, recurrent as cells, strided
 from needle_ndarray.kernels cimport index as indexing, matmul as products, random as generators, reduce as reductions
 from needle_ndarray.kernels.gemm cimport Blas
 from needle_ndarray.kernels.views cimport View, int64
-from needle_ndarray.ndarray cimport NDArray, compact_copy, empty_compact
-from needle_ndarray.optable cimport EXP, FLOAT32, GELU_GRAD, INT64, POWER, RELU, TANH
+from needle_ndarray.ndarray cimport NDArray, empty_compact
+from needle_ndarray.optable cimport EXP, FLOAT32, GELU_GRAD, INT64, POWER
 from needle_ndarray.threads cimport threads_for
 
 import numpy as np
 
 from needle_ndarray.dtypes import DTYPES
 
-
-# Elements from which a second thread pays, measured (benchmarks/, 2 cores): waking it costs about 5 us.
 cdef enum:
-    THREADS_FROM = 65536            # arithmetic, copies, reductions
-    THREADS_FROM_MATH = 8192        # exp, log, softmax, random numbers
-    THREADS_FROM_FLOPS = 200000    # multiplications of a matmul
-    NOGIL_FROM = 8192               # elements from which other Python threads may run meanwhile
     TILE_SIZE = 8
-
-
-# ---- Verbs --------------------------------------------------------------------------
-
-cdef NDArray host(object given, View* view):
-    """The array as the kernels see it. Verbs are called by NDArray, which has checked; these checks guard the memory itself."""
-    cdef NDArray a = <NDArray?> given
-    if a._ptr is NULL and (a._size or not isinstance(a._buffer, Buffer)):
-        raise TypeError(f"the cpu backend was given an array on {a.device}")
-    a.view_into(view)
-    return a
-
-
-cdef inline int known(Op op, int verb) except -1:
-    """Refuse an op of another verb, or one made by hand: its code would mean something else here."""
-    if op.verb != verb:
-        raise TypeError(f"{op.name} is not an op of this verb's table")
-    return 0
 
 
 cdef inline bint constant(NDArray a) noexcept:
@@ -57,22 +32,6 @@ cdef inline bint constant(NDArray a) noexcept:
         if a._strides[i] != 0 and a._shape[i] != 1:
             return False
     return True
-
-
-cdef int agree(const View* a, const View* out, bint dtypes) except -1:
-    cdef int i
-    cdef bint same = a.ndim == out.ndim
-    for i in range(a.ndim if same else 0):
-        same = same and a.shape[i] == out.shape[i]
-    if not same or (dtypes and a.dtype != out.dtype):
-        raise ValueError("a verb of the cpu backend was given arrays whose shapes or dtypes differ")
-    return 0
-
-
-cdef int done(int status) except -1:
-    if status != 0:
-        raise MemoryError("no memory for the kernels' staging buffers")
-    return 0
 
 
 cdef int kept_first(const View* a, tuple axes, View* out) except -1:
@@ -109,12 +68,6 @@ cdef int indexed(int status, Py_ssize_t bound) except -1:
     if status == indexing.OUTSIDE:
         raise IndexError(f"an index is out of bounds for an axis of size {bound}")
     return done(status)
-
-
-include "cpu_nn.pxi"
-include "cpu_conv.pxi"
-include "cpu_optim.pxi"
-include "cpu_recurrent.pxi"
 
 
 cdef bint first_axes(tuple axes, NDArray a, NDArray out) except -1:
@@ -324,7 +277,7 @@ cdef class CPUBackend(Backend):
         cdef Py_ssize_t largest = max(result._size, max((<NDArray?> x)._size, (<NDArray?> weight)._size))
         if result._ndim == 2 and result._compact and result._dtype >= FLOAT32 and row._ndim == 1 and row._compact \
                 and row._ptr is not NULL and row._dtype == result._dtype and row._shape[0] == result._shape[1] \
-                and blas().sgemm is not NULL and largest <= 0x7fffffff:
+                and blas().sgemm is not NULL and largest <= LARGEST:
             self.multiply(x, weight, row._ptr, out)
         else:
             Backend.linear(self, x, weight, bias, out)
@@ -355,7 +308,7 @@ cdef class CPUBackend(Backend):
             self.copy(temporary, out)
             return 0
         largest = max(max(left.shape[n - 1], target.strides[n - 2]), max(target.shape[n - 1], target.shape[n - 2]))
-        if target.dtype >= FLOAT32 and (blas().sgemm is NULL or largest > 0x7fffffff):
+        if target.dtype >= FLOAT32 and (blas().sgemm is NULL or largest > LARGEST):
             make_room_for_numpy(target.size * target.itemsize)
             np.asarray(out)[...] = np.matmul(np.asarray(a), np.asarray(b))
             return 0
@@ -458,109 +411,109 @@ cdef class CPUBackend(Backend):
         return done(status)
 
     cpdef layer_norm(self, object x, object weight, object bias, double eps, object out):
-        cpu_layer_norm(x, weight, bias, eps, out)
+        network.layer_norm(x, weight, bias, eps, out)
 
     cpdef layer_norm_grad(self, object grad, object x, object weight, double eps, object dx, object dweight, object dbias):
-        cpu_layer_norm_grad(grad, x, weight, eps, dx, dweight, dbias)
+        network.layer_norm_grad(grad, x, weight, eps, dx, dweight, dbias)
 
     cpdef batch_norm(self, object x, object weight, object bias, double eps, object out, object mean, object var):
-        cpu_batch_norm(x, weight, bias, eps, out, mean, var)
+        network.batch_norm(x, weight, bias, eps, out, mean, var)
 
     cpdef batch_norm_grad(self, object grad, object x, object mean, object var, object weight, double eps, object dx,
                           object dweight, object dbias):
-        cpu_batch_norm_grad(grad, x, mean, var, weight, eps, dx, dweight, dbias)
+        network.batch_norm_grad(grad, x, mean, var, weight, eps, dx, dweight, dbias)
 
     cpdef cross_entropy(self, object logits, object labels, object out):
-        cpu_cross_entropy(None, logits, labels, out)
+        network.cross_entropy(None, logits, labels, out)
 
     cpdef cross_entropy_grad(self, object grad, object logits, object labels, object out):
-        cpu_cross_entropy(grad, logits, labels, out)
+        network.cross_entropy(grad, logits, labels, out)
 
     cpdef attention(self, object q, object k, object v, object mask, bint causal, double scale, object out):
-        if not cpu_attention(q, k, v, mask, causal, scale, out):
+        if not network.attention(q, k, v, mask, causal, scale, out):
             Backend.attention(self, q, k, v, mask, causal, scale, out)
 
     cpdef attention_grad(self, object grad, object q, object k, object v, object mask, bint causal, double scale, object dq,
                          object dk, object dv):
-        if not cpu_attention_grad(grad, q, k, v, mask, causal, scale, dq, dk, dv):
+        if not network.attention_grad(grad, q, k, v, mask, causal, scale, dq, dk, dv):
             Backend.attention_grad(self, grad, q, k, v, mask, causal, scale, dq, dk, dv)
 
-    # ---- Convolution and pooling: cpu_conv.pxi --------------------------------------------------------------------------
+    # ---- Convolution and pooling --------------------------------------------------------------------------
 
     cpdef conv2d(self, object x, object weight, tuple stride, tuple padding, tuple dilation, Py_ssize_t groups, object out):
-        convolution(self, conv.CONV2D, x, weight, out, stride, padding, dilation, groups)
+        convolution.convolve(self, conv.CONV2D, x, weight, out, stride, padding, dilation, groups)
 
     cpdef conv2d_input_grad(self, object grad, object weight, tuple stride, tuple padding, tuple dilation, Py_ssize_t groups,
                             object out):
-        convolution(self, conv.INPUT_GRAD, out, weight, grad, stride, padding, dilation, groups)
+        convolution.convolve(self, conv.INPUT_GRAD, out, weight, grad, stride, padding, dilation, groups)
 
     cpdef conv2d_weight_grad(self, object x, object grad, tuple stride, tuple padding, tuple dilation, Py_ssize_t groups,
                              object out):
-        convolution(self, conv.WEIGHT_GRAD, x, out, grad, stride, padding, dilation, groups)
+        convolution.convolve(self, conv.WEIGHT_GRAD, x, out, grad, stride, padding, dilation, groups)
 
     cpdef max_pool2d(self, object x, tuple size, tuple stride, tuple padding, object out):
-        pooling(self, pools.MAX_POOL, x, None, out, size, stride, padding)
+        convolution.pool(self, pools.MAX_POOL, x, None, out, size, stride, padding)
 
     cpdef max_pool2d_grad(self, object grad, object x, tuple size, tuple stride, tuple padding, object out):
-        pooling(self, pools.MAX_POOL_GRAD, x, grad, out, size, stride, padding)
+        convolution.pool(self, pools.MAX_POOL_GRAD, x, grad, out, size, stride, padding)
 
     cpdef avg_pool2d(self, object x, tuple size, tuple stride, tuple padding, object out):
-        pooling(self, pools.AVG_POOL, x, None, out, size, stride, padding)
+        convolution.pool(self, pools.AVG_POOL, x, None, out, size, stride, padding)
 
     cpdef avg_pool2d_grad(self, object grad, tuple size, tuple stride, tuple padding, object out):
-        pooling(self, pools.AVG_POOL_GRAD, None, grad, out, size, stride, padding)
+        convolution.pool(self, pools.AVG_POOL_GRAD, None, grad, out, size, stride, padding)
 
-    # ---- Recurrent layers: cpu_recurrent.pxi --------------------------------------------------------------------------
+    # ---- Recurrent layers --------------------------------------------------------------------------
 
     cpdef lstm_cell(self, object x, object y, object bias, object c, object h_out, object c_out, object gates):
-        cpu_cell("lstm_cell", recurrent.LSTM, (x, y, c, h_out, c_out, gates), (4, 4, 1, 1, 1, 4), 3, c, bias)
+        recurrent.cell("lstm_cell", cells.LSTM, (x, y, c, h_out, c_out, gates), (4, 4, 1, 1, 1, 4), 3, c, bias)
 
     cpdef lstm_cell_grad(self, object dy, object dh, object dc, object gates, object c, object c_out, object ds, object dc_out):
-        cpu_cell("lstm_cell_grad", recurrent.LSTM_GRAD, (dy, dh, dc, gates, c, c_out, ds, dc_out), (1, 1, 1, 4, 1, 1, 4, 1), 6, c,
-                 None)
+        recurrent.cell("lstm_cell_grad", cells.LSTM_GRAD, (dy, dh, dc, gates, c, c_out, ds, dc_out), (1, 1, 1, 4, 1, 1, 4, 1), 6, c,
+                       None)
 
     cpdef gru_cell(self, object x, object y, object bias, object h, object h_out, object gates):
-        cpu_cell("gru_cell", recurrent.GRU, (x, y, h, h_out, gates), (3, 3, 1, 1, 4), 3, h, bias)
+        recurrent.cell("gru_cell", cells.GRU, (x, y, h, h_out, gates), (3, 3, 1, 1, 4), 3, h, bias)
 
     cpdef gru_cell_grad(self, object dy, object dh, object h, object gates, object dx, object ds, object dh_out):
-        cpu_cell("gru_cell_grad", recurrent.GRU_GRAD, (dy, dh, h, gates, dx, ds, dh_out), (1, 1, 1, 4, 3, 3, 1), 4, h, None)
+        recurrent.cell("gru_cell_grad", cells.GRU_GRAD, (dy, dh, h, gates, dx, ds, dh_out), (1, 1, 1, 4, 3, 3, 1), 4, h, None)
 
     cpdef lstm(self, object x, object weight, object bias, object h, object c, object gates):
-        Run("lstm", recurrent.LSTM, h, x, weight).forward(x, weight, bias, h, c, gates)
+        recurrent.Run("lstm", cells.LSTM, h, x, weight).forward(x, weight, bias, h, c, gates)
 
     cpdef lstm_grad(self, object dy, object weight, object c, object gates, object ds, object dh, object dc):
-        Run("lstm_grad", recurrent.LSTM, dy, ds, weight).backward(dy, weight, None, c, gates, None, ds, dh, dc)
+        recurrent.Run("lstm_grad", cells.LSTM, dy, ds, weight).backward(dy, weight, None, c, gates, None, ds, dh, dc)
 
     cpdef gru(self, object x, object weight, object bias, object h, object gates):
-        Run("gru", recurrent.GRU, h, x, weight).forward(x, weight, bias, h, None, gates)
+        recurrent.Run("gru", cells.GRU, h, x, weight).forward(x, weight, bias, h, None, gates)
 
     cpdef gru_grad(self, object dy, object weight, object h, object gates, object dx, object ds, object dh):
-        Run("gru_grad", recurrent.GRU, dy, ds, weight).backward(dy, weight, h, None, gates, dx, ds, dh, None)
+        recurrent.Run("gru_grad", cells.GRU, dy, ds, weight).backward(dy, weight, h, None, gates, dx, ds, dh, None)
 
     cpdef rnn(self, Op op, object x, object weight, object bias, object h):
-        Run("rnn", rnn_kind(op), h, x, weight).forward(x, weight, bias, h, None, None)
+        recurrent.Run("rnn", recurrent.rnn_kind(op), h, x, weight).forward(x, weight, bias, h, None, None)
 
     cpdef rnn_grad(self, Op op, object dy, object weight, object h, object ds, object dh):
-        Run("rnn_grad", rnn_kind(op), dy, ds, weight).backward(dy, weight, h, None, None, None, ds, dh, None)
+        recurrent.Run("rnn_grad", recurrent.rnn_kind(op), dy, ds, weight).backward(dy, weight, h, None, None, None, ds, dh, None)
 
-    # ---- Optimizer steps: cpu_optim.pxi --------------------------------------------------------------------------
+    # ---- Optimizer steps --------------------------------------------------------------------------
 
     cpdef sgd_step(self, list params, list grads, list u, double lr, double momentum, double dampening, double weight_decay,
                    double l1, bint nesterov, double correction):
-        cdef optim.Rule rule = step_rule(optim.SGD, lr, weight_decay)
+        cdef optim.Rule rule = optimizers.rule_of(optim.SGD, lr, weight_decay)
         rule.beta1, rule.rest1, rule.l1 = momentum, 1 - dampening, l1
         rule.nesterov, rule.correction1 = nesterov, correction
-        cpu_step("sgd_step", params, grads, u, None, &rule)
+        optimizers.step("sgd_step", params, grads, u, None, &rule)
 
     cpdef adam_step(self, list params, list grads, list m, list v, double lr, double beta1, double beta2, double eps,
                     double weight_decay, bint decoupled, double correction1, double correction2):
-        cdef optim.Rule rule = step_rule(optim.ADAM, lr, 0 if decoupled else weight_decay)
+        cdef optim.Rule rule = optimizers.rule_of(optim.ADAM, lr, 0 if decoupled else weight_decay)
         rule.beta1, rule.rest1, rule.beta2, rule.rest2, rule.eps = beta1, 1 - beta1, beta2, 1 - beta2, eps
         rule.decay = lr * weight_decay if decoupled else 0
         rule.correction1, rule.correction2 = correction1, correction2
         if m is None or v is None:
-            raise refuse("adam_step")
-        cpu_step("adam_step", params, grads, m, v, &rule)
+            raise ValueError("adam_step: expected lists of m and v, got None")
+        optimizers.step("adam_step", params, grads, m, v, &rule)
 
     # ---- The course's teaching pieces --------------------------------------------------------------------------
 

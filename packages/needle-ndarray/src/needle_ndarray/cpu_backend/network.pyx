@@ -1,14 +1,17 @@
-# Norms, cross-entropy and attention of the CPU backend: checks that guard the memory, threads, and the call. Included by
-# cpu_backend.pyx.
+"""Norms, cross-entropy and attention of the CPU backend: checks that guard the memory, threads, and the call of the kernel."""
+
+from needle_ndarray.blas cimport blas, make_room
+from needle_ndarray.cpu_backend.guard cimport (
+    LARGEST, THREADS_FROM_FLOPS, THREADS_FROM_MATH, TOO_MANY, agree, done, host, refuse
+)
+from needle_ndarray.kernels cimport attention as attentions, matmul as products, nn, norm as norms
+from needle_ndarray.kernels.views cimport View
+from needle_ndarray.ndarray cimport NDArray, compact_copy, empty_compact
+from needle_ndarray.optable cimport FLOAT32, INT64
+from needle_ndarray.threads cimport threads_for
 
 cdef enum:
     THREADS_FROM_ROWS = 32768       # elements of a norm from which a second thread pays
-
-cdef Py_ssize_t TOO_MANY = 0x100000000000   # elements: only a broadcast view has as many, and the size of a row could overflow
-
-
-cdef refuse(str verb):
-    return ValueError(f"{verb}: the cpu backend was given arrays whose shapes or dtypes do not fit")
 
 
 cdef int floats(str verb, object given, View* view) except -1:
@@ -45,7 +48,7 @@ cdef View* required(str verb, object given, const View* x, View* view) except NU
 
 # ---- Norms --------------------------------------------------------------------------
 
-cdef int cpu_layer_norm(object x, object weight, object bias, double eps, object out) except -1:
+cdef int layer_norm(object x, object weight, object bias, double eps, object out) except -1:
     cdef View source, w, b, target
     cdef int threads, status
     floats("layer_norm", x, &source)
@@ -58,7 +61,7 @@ cdef int cpu_layer_norm(object x, object weight, object bias, double eps, object
     return done(status)
 
 
-cdef int cpu_layer_norm_grad(object grad, object x, object weight, double eps, object dx, object dweight, object dbias) except -1:
+cdef int layer_norm_grad(object grad, object x, object weight, double eps, object dx, object dweight, object dbias) except -1:
     cdef View g, source, w, target, w_target, b_target
     cdef int threads, status
     floats("layer_norm_grad", x, &source)
@@ -73,7 +76,7 @@ cdef int cpu_layer_norm_grad(object grad, object x, object weight, double eps, o
     return done(status)
 
 
-cdef int cpu_batch_norm(object x, object weight, object bias, double eps, object out, object mean, object var) except -1:
+cdef int batch_norm(object x, object weight, object bias, double eps, object out, object mean, object var) except -1:
     cdef View source, w, b, target, m_target, v_target
     cdef int threads, status
     floats("batch_norm", x, &source)
@@ -88,8 +91,8 @@ cdef int cpu_batch_norm(object x, object weight, object bias, double eps, object
     return done(status)
 
 
-cdef int cpu_batch_norm_grad(object grad, object x, object mean, object var, object weight, double eps, object dx, object dweight,
-                             object dbias) except -1:
+cdef int batch_norm_grad(object grad, object x, object mean, object var, object weight, double eps, object dx, object dweight,
+                         object dbias) except -1:
     cdef View g, source, m, v, w, target, w_target, b_target
     cdef int threads, status
     floats("batch_norm_grad", x, &source)
@@ -108,7 +111,7 @@ cdef int cpu_batch_norm_grad(object grad, object x, object mean, object var, obj
 
 # ---- Cross-entropy --------------------------------------------------------------------------
 
-cdef int cpu_cross_entropy(object grad, object logits, object labels, object out) except -1:
+cdef int cross_entropy(object grad, object logits, object labels, object out) except -1:
     """The losses, or their gradient where `grad` is given"""
     cdef View source, at, g, target, lead
     cdef int threads, status
@@ -140,7 +143,7 @@ cdef bint blas_rows(const View* a) noexcept:
     """Whether BLAS reads, and we write, the view's matrices where they lie: unit stride along rows that do not overlap"""
     cdef Py_ssize_t rows = a.shape[a.ndim - 2], columns = a.shape[a.ndim - 1]
     return (a.strides[a.ndim - 1] == 1 or columns == 1) \
-        and (rows == 1 or columns <= a.strides[a.ndim - 2] < 0x7fffffff)
+        and (rows == 1 or columns <= a.strides[a.ndim - 2] < LARGEST)
 
 
 cdef NDArray matrices(str verb, object given, const View* lead, Py_ssize_t rows, Py_ssize_t columns, View* view,
@@ -181,7 +184,7 @@ cdef list plan_attention(str verb, object q, object k, object v, object mask, bi
         matrices(verb, mask, &job.q, job.q.shape[n - 2], job.k.shape[n - 2], &job.mask, True)
     job.blas = blas()
     largest = max(max(job.q.shape[n - 2], job.q.shape[n - 1]), max(job.v.shape[n - 2], job.v.shape[n - 1]))
-    if job.blas.sgemm is NULL or largest > 0x7fffffff or job.q.size == 0 or job.k.size == 0 or job.v.size == 0:
+    if job.blas.sgemm is NULL or largest > LARGEST or job.q.size == 0 or job.k.size == 0 or job.v.size == 0:
         return []
     return [readable(queries, &job.q), readable(keys, &job.k), readable(values, &job.v), mask]
 
@@ -199,7 +202,7 @@ cdef NDArray writable(NDArray a, View* view):
     return a
 
 
-cdef bint cpu_attention(object q, object k, object v, object mask, bint causal, double scale, object out) except -1:
+cdef bint attention(object q, object k, object v, object mask, bint causal, double scale, object out) except -1:
     """False where the default has to do it: no BLAS, or nothing to multiply"""
     cdef attentions.Attention job
     cdef View target
@@ -221,8 +224,8 @@ cdef bint cpu_attention(object q, object k, object v, object mask, bint causal, 
     return True
 
 
-cdef bint cpu_attention_grad(object grad, object q, object k, object v, object mask, bint causal, double scale, object dq,
-                             object dk, object dv) except -1:
+cdef bint attention_grad(object grad, object q, object k, object v, object mask, bint causal, double scale, object dq,
+                         object dk, object dv) except -1:
     cdef attentions.Attention job
     cdef View g
     cdef View targets[3]

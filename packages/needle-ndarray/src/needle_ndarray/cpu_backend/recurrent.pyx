@@ -1,4 +1,15 @@
-# Recurrent layers of the CPU backend: checks that guard the memory, threads, and the call. Included by cpu_backend.pyx.
+"""Recurrent layers of the CPU backend: checks that guard the memory, threads, and the call of the kernel."""
+
+from libc.string cimport memset
+
+from needle_ndarray.backend cimport UNARY_OP, Op
+from needle_ndarray.cpu_backend.guard cimport THREADS_FROM_FLOPS, THREADS_FROM_MATH, TOO_MANY, done, host, known, refuse
+from needle_ndarray.kernels cimport recurrent as cells
+from needle_ndarray.kernels.views cimport View
+from needle_ndarray.ndarray cimport NDArray, compact_copy, empty_compact
+from needle_ndarray.optable cimport FLOAT32, RELU, TANH
+from needle_ndarray.threads cimport threads_for
+
 
 cdef int shaped(str verb, object given, int dtype, tuple shape, View* view) except -1:
     """An array of that dtype and shape"""
@@ -16,19 +27,19 @@ cdef int shaped(str verb, object given, int dtype, tuple shape, View* view) exce
 
 # ---- Cells --------------------------------------------------------------------------
 
-cdef int cpu_cell(str verb, int cell, tuple arrays, tuple widths, int inputs, object state, object bias) except -1:
+cdef int cell(str verb, int kind, tuple arrays, tuple widths, int inputs, object state, object bias) except -1:
     """A cell over the rows of (B, width n) arrays, the inputs first; `state` (B, n) tells the sizes. The last one may be None"""
-    cdef recurrent.CellRows job
+    cdef cells.CellRows job
     cdef View views[8]
     cdef View like, column
     cdef int k, threads, status
     host(state, &like)
     if like.ndim != 2 or like.dtype < FLOAT32 or like.shape[1] > TOO_MANY:
         raise refuse(verb)
-    job.cell, job.inputs, job.count, job.n, job.bias = cell, inputs, len(arrays), like.shape[1], NULL
+    job.cell, job.inputs, job.count, job.n, job.bias = kind, inputs, len(arrays), like.shape[1], NULL
     for k in range(job.count):
         job.width[k], job.at[k] = widths[k] * job.n, NULL
-        if arrays[k] is None and (k + 1 < job.count or cell > recurrent.GRU):
+        if arrays[k] is None and (k + 1 < job.count or kind > cells.GRU):
             raise refuse(verb)
         if arrays[k] is not None:
             shaped(verb, arrays[k], like.dtype, (like.shape[0], job.width[k]), &views[k])
@@ -40,7 +51,7 @@ cdef int cpu_cell(str verb, int cell, tuple arrays, tuple widths, int inputs, ob
         return 0
     threads = threads_for(4 * like.size, THREADS_FROM_MATH)
     with nogil:
-        status = recurrent.cell_rows(&job, like.dtype, like.shape[0], threads)
+        status = cells.cell_rows(&job, like.dtype, like.shape[0], threads)
     return done(status)
 
 
@@ -50,16 +61,11 @@ cdef int rnn_kind(Op op) except -1:
     known(op, UNARY_OP)
     if op.code != TANH and op.code != RELU:
         raise TypeError(f"rnn: {op.name}: expected tanh or relu")
-    return recurrent.RNN_TANH if op.code == TANH else recurrent.RNN_RELU
+    return cells.RNN_TANH if op.code == TANH else cells.RNN_RELU
 
 
 cdef class Run:
     """A cell over a sequence: the arrays as the kernel wants them, compact, and what has to go back to where it came from"""
-
-    cdef recurrent.Sequence job
-    cdef str verb
-    cdef list held
-    cdef list results               # (room, the array it stands for)
 
     def __cinit__(self, str verb, int cell, states, sums, weight):
         """Sizes, by (T or T + 1, B, n) states, (T, B, gates n) sums and the weight (n, gates n)"""
@@ -67,13 +73,13 @@ cdef class Run:
         host(states, &like)
         host(sums, &wide)
         host(weight, &w)
-        memset(&self.job, 0, sizeof(recurrent.Sequence))
+        memset(&self.job, 0, sizeof(cells.Sequence))
         self.verb, self.held, self.results = verb, [], []
         if like.ndim != 3 or wide.ndim != 3 or w.ndim != 2 or like.dtype < FLOAT32 or like.shape[2] > TOO_MANY:
             raise refuse(verb)
         self.job.cell, self.job.dtype = cell, like.dtype
         self.job.times, self.job.batch, self.job.n = wide.shape[0], like.shape[1], like.shape[2]
-        self.job.gates = 4 if cell == recurrent.LSTM else 3 if cell == recurrent.GRU else 1
+        self.job.gates = 4 if cell == cells.LSTM else 3 if cell == cells.GRU else 1
 
     cdef char* take(self, object given, tuple shape, bint read, bint written, bint wanted=True) except? NULL:
         """The elements of an array, or of a compact copy; NULL for None, where the cell does without it"""
@@ -96,25 +102,25 @@ cdef class Run:
         threads = threads_for(work * self.job.gates * self.job.n, THREADS_FROM_FLOPS)
         if work:
             with nogil:
-                status = recurrent.run_sequence(&self.job, backward, threads)
+                status = cells.run_sequence(&self.job, backward, threads)
         done(status)
         for room, result in self.results:
             (<NDArray> result)._backend.copy(room, result)
         return 0
 
     cdef int forward(self, x, weight, bias, h, c, gates) except -1:
-        cdef recurrent.Sequence* q = &self.job
+        cdef cells.Sequence* q = &self.job
         q.x = self.take(x, (q.times, q.batch, q.gates * q.n), True, False)
         q.weight = self.take(weight, (q.n, q.gates * q.n), True, False)
         q.bias = self.take(bias, (q.gates * q.n,), True, False, False)
         q.h = self.take(h, (q.times + 1, q.batch, q.n), True, True)
-        q.c = self.take(c, (1 if gates is None else q.times + 1, q.batch, q.n), True, True, q.cell == recurrent.LSTM)
+        q.c = self.take(c, (1 if gates is None else q.times + 1, q.batch, q.n), True, True, q.cell == cells.LSTM)
         q.kept = self.take(gates, (q.times, q.batch, 4 * q.n), False, True, False)
         return self.run(False)
 
     cdef int backward(self, dy, weight, h, c, gates, dx, ds, dh, dc) except -1:
-        cdef recurrent.Sequence* q = &self.job
-        cdef bint lstm = q.cell == recurrent.LSTM, gru = q.cell == recurrent.GRU
+        cdef cells.Sequence* q = &self.job
+        cdef bint lstm = q.cell == cells.LSTM, gru = q.cell == cells.GRU
         q.dy = self.take(dy, (q.times, q.batch, q.n), True, False)
         q.weight = self.take(weight, (q.n, q.gates * q.n), True, False)
         q.h = self.take(h, (q.times + 1, q.batch, q.n), True, False, not lstm)

@@ -1,0 +1,54 @@
+# What the modules of the CPU backend share: checks that guard the memory, and sizes from which threads pay. NDArray has checked
+# what users give; these checks keep a direct call of a verb from reading or writing elsewhere.
+
+from needle_ndarray.backend cimport Op
+from needle_ndarray.buffer cimport Buffer
+from needle_ndarray.kernels.views cimport View
+from needle_ndarray.ndarray cimport NDArray
+
+# Elements from which a second thread pays, measured (benchmarks/, 2 cores): waking it costs about 5 us.
+cdef enum:
+    THREADS_FROM = 65536            # arithmetic, copies, reductions
+    THREADS_FROM_MATH = 8192        # exp, log, softmax, random numbers
+    THREADS_FROM_FLOPS = 200000     # multiplications of a matmul
+    NOGIL_FROM = 8192               # elements from which other Python threads may run meanwhile
+
+cdef enum:
+    LARGEST = 0x7fffffff            # of what BLAS takes, and of strides, paddings and dilations
+    TOO_MANY = 0x100000000000       # elements: only a broadcast view has as many, and the size of a row could overflow
+
+
+cdef inline NDArray host(object given, View* view):
+    """The array as the kernels see it: one on the host"""
+    cdef NDArray a = <NDArray?> given
+    if a._ptr is NULL and (a._size or not isinstance(a._buffer, Buffer)):
+        raise TypeError(f"the cpu backend was given an array on {a.device}")
+    a.view_into(view)
+    return a
+
+
+cdef inline int known(Op op, int verb) except -1:
+    """Refuse an op of another verb, or one made by hand: its code would mean something else here."""
+    if op.verb != verb:
+        raise TypeError(f"{op.name} is not an op of this verb's table")
+    return 0
+
+
+cdef inline int agree(const View* a, const View* out, bint dtypes) except -1:
+    cdef int i
+    cdef bint same = a.ndim == out.ndim
+    for i in range(a.ndim if same else 0):
+        same = same and a.shape[i] == out.shape[i]
+    if not same or (dtypes and a.dtype != out.dtype):
+        raise ValueError("a verb of the cpu backend was given arrays whose shapes or dtypes differ")
+    return 0
+
+
+cdef inline int done(int status) except -1:
+    if status != 0:
+        raise MemoryError("no memory for the kernels' staging buffers")
+    return 0
+
+
+cdef inline object refuse(str verb):
+    return ValueError(f"{verb}: the cpu backend was given arrays whose shapes or dtypes do not fit")
