@@ -50,6 +50,7 @@ def broken_links(page: Path):
 def failed_examples(page: Path, counts: dict[str, int]):
     """Run the page's Python blocks; yield one report per block that fails."""
     text = page.read_text()
+    sys.path[0] = str(page.parent)  # what stands beside a page can be imported there
     space: dict[str, object] = {"__name__": page.stem}
     for block in BLOCK.finditer(text):
         if block[1] != "python":

@@ -46,6 +46,11 @@ def test_c_is_made_of_functions(texts):
     assert found == []
 
 
+def test_nothing_is_included(texts):
+    """Modules have an interface, a .pxd; fragments that are included have none."""
+    assert [name for name in texts if name.endswith(".pxi")] == []
+
+
 def test_test_files_have_names_of_their_own(texts):
     """Two test modules of one name cannot be run together."""
     names = [name.rpartition("/")[2] for name in texts if "/test_" in name and "tests/" in name]

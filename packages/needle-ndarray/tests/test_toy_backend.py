@@ -1,4 +1,4 @@
-"""The backend of docs/backend.md, registered as an installed package would be: it passes the contract suite."""
+"""The backend of docs/extend/backend.md, registered as an installed package would be: it passes the contract suite."""
 
 import sys
 from pathlib import Path
@@ -17,7 +17,7 @@ from needle_ndarray.testing import (
     ReductionSuite,
 )
 
-DOCS = Path(__file__).resolve().parents[3] / "docs"
+DOCS = Path(__file__).resolve().parents[3] / "docs" / "extend"
 
 pytestmark = pytest.mark.skipif(not (DOCS / "toy_backend.py").exists(), reason="docs/ is not beside this package")
 
