@@ -83,7 +83,7 @@ class ToyBackend(Backend):
     """Required verbs only: softmax and its relatives are composed of them."""
 
     name = "toy"
-    interface_version = 1
+    interface_version = 2
 
     def allocate(self, nbytes):
         return Block(nbytes)
@@ -112,17 +112,17 @@ class ToyBackend(Backend):
         store(np.where(see(condition), see(a), see(b)), out)
 
     @np.errstate(all="ignore")
-    def reduce(self, op, a, axes, out):
+    def reduce(self, op, a, out, axes):
         # NumPy adds pairwise along the last axis of a compact array: so move what is summed there.
         n = math.prod(a.shape[axis] for axis in axes)
         rows = np.ascontiguousarray(np.moveaxis(see(a), axes, range(-len(axes), 0))).reshape(*out.shape, n)
         store(instruction(op)(rows, axis=-1), out)
 
-    def arg_reduce(self, op, a, axis, out):
+    def arg_reduce(self, op, a, out, axis):
         store(instruction(op)(see(a), axis=axis), out)
 
     @np.errstate(all="ignore")
-    def scan(self, op, a, axis, out):
+    def scan(self, op, a, out, axis):
         store(instruction(op)(see(a), axis=axis), out)
 
     @np.errstate(all="ignore")
@@ -132,13 +132,13 @@ class ToyBackend(Backend):
     def take(self, a, index, out):
         store(see(a)[see(index)], out)
 
-    def put(self, a, index, values):
-        see(a)[see(index)] = see(values)
-
     @np.errstate(all="ignore")
-    def scatter_add(self, a, index, values):
-        np.add.at(see(a), see(index), see(values))
+    def scatter(self, op, a, index, out):
+        if op.name == "put":
+            see(out)[see(index)] = see(a)
+        else:
+            np.add.at(see(out), see(index), see(a))
 
-    def random(self, op, seed, counter, out):
+    def random(self, op, out, seed, counter):
         draw = {"uniform": philox_uniform, "normal": philox_normal}[op.name]
         store(draw(seed, counter, out.size, out.dtype.numpy).reshape(out.shape), out)

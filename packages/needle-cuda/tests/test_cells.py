@@ -5,6 +5,7 @@ import pytest
 
 from needle_ndarray.devices import device
 from needle_ndarray.ndarray import make_array
+from needle_ndarray.testing.calls import call
 from needle_ndarray.testing.cases import plain
 from needle_ndarray.testing.oracle import WIDER, assert_within
 
@@ -100,7 +101,7 @@ def test_cells(name, dtype, size, kind):
     backend, hosts = device("cuda").backend, inputs(name, dtype, size)
     results = [place(np.full((size[0], width * size[1]), np.nan, dtype), kind) for width in CELLS[name][2]]
     given = [place(x, kind if x.ndim == 2 or kind == "strided" else "dense") for x in hosts]
-    getattr(backend, name)(*given, *results)
+    call(backend, name, *given, *results)
     check(name, [backend.to_host(each) for each in results], hosts)
 
 
@@ -109,8 +110,8 @@ def test_without_bias_and_gates(name):
     backend, hosts = device("cuda").backend, inputs(name, "float32", (5, 6))
     hosts[2] = np.zeros_like(hosts[2])
     given = [place(x, "dense") for x in hosts]
-    results = [backend.empty((5, width * 6), "float32") for width in CELLS[name][2][:-1]]
-    getattr(backend, name)(given[0], given[1], None, given[3], *results, None)
+    results = [backend._empty((5, width * 6), "float32") for width in CELLS[name][2][:-1]]
+    call(backend, name, given[0], given[1], None, given[3], *results, None)
     expected = CELLS[name][0](*[x.astype(np.float64) for x in hosts])
     for result, exact in zip(results, expected, strict=False):
         assert_within(backend.to_host(result), exact, 1e-6, name)
@@ -125,9 +126,9 @@ def test_results_on_top_of_inputs(name, pairs):
     given = [place(x, "dense") for x in hosts]
     widths = CELLS[name][2]
     results = [
-        given[pairs[i]] if i in pairs else backend.empty((33, widths[i] * 20), "float32") for i in range(len(widths))
+        given[pairs[i]] if i in pairs else backend._empty((33, widths[i] * 20), "float32") for i in range(len(widths))
     ]
-    getattr(backend, name)(*given, *results)
+    call(backend, name, *given, *results)
     check(name, [backend.to_host(each) for each in results], hosts)
 
 
@@ -136,8 +137,8 @@ def test_extreme_sums_and_nan_stay_in_their_element():
     x = np.zeros((1, 8), np.float32)
     x[0] = [1e4, np.nan, -1e4, 0, 1e4, 0, -1e4, 0]  # of two cells: i, f, g, o
     zero, c = np.zeros((1, 8), np.float32), np.ones((1, 2), np.float32)
-    h, state, gates = (backend.empty((1, n), "float32") for n in (2, 2, 8))
-    backend.lstm_cell(place(x, "dense"), place(zero, "dense"), None, place(c, "dense"), h, state, gates)
+    h, state, gates = (backend._empty((1, n), "float32") for n in (2, 2, 8))
+    call(backend, "lstm_cell", place(x, "dense"), place(zero, "dense"), None, place(c, "dense"), h, state, gates)
     got = backend.to_host(gates)[0]
     assert np.array_equal(got[[0, 2, 4, 6]], [1, 0, 1, 0]) and np.isnan(got[1])
     assert np.isfinite(backend.to_host(h)[0, 0]) and np.isnan(backend.to_host(h)[0, 1])

@@ -243,13 +243,13 @@ def test_indices_from_the_host_are_checked_there(waits):
 def test_python_numbers_are_no_arguments():
     x = numbers(cuda())
     with pytest.raises(TypeError, match=r"fill: argument 1: 1\.0: expected .* of the right width"):
-        cuda().backend.launch("strided.cu", "fill", "float32", 12, x, 1.0, np.int64(12))
+        cuda().backend._launch("strided.cu", "fill", "float32", 12, x, 1.0, np.int64(12))
 
 
 @emulated
 def test_errors_name_the_kernel():
     x = numbers(cuda())
-    launch = cuda().backend.launch
+    launch = cuda().backend._launch
     with pytest.raises(KernelError, match=r"fill of strided\.cu, float32"):
         launch("strided.cu", "fill", "float32", 12, x, np.float64(1), np.int64(12))
     with pytest.raises(KernelError, match=r"no_such_kernel of strided\.cu"):

@@ -52,7 +52,7 @@ def check(got, x, y):
 )
 def test_every_tile(backend, side, dtype, m, k, n, turned):
     (a, b), (x, y) = arrays([(m, k), (k, n)], dtype, turned)
-    out = backend.empty((m, n), dtype)
+    out = backend._empty((m, n), dtype)
     backend._tiled(a, b, out, side)
     check(backend.to_host(out), x, y)
 
@@ -62,7 +62,7 @@ def test_every_tile(backend, side, dtype, m, k, n, turned):
 def test_parts_of_k(backend, dtype, m, k, n):
     """Few tiles and a long k: it is cut into parts, which are added up in order."""
     (a, b), (x, y) = arrays([(2, m, k), (2, k, n)], dtype)
-    out = backend.empty((2, m, n), dtype)
+    out = backend._empty((2, m, n), dtype)
     backend.matmul(a, b, out)
     check(backend.to_host(out), x, y)
 
@@ -74,10 +74,10 @@ def test_vectors(backend, dtype, turned, shape):
     """A matrix and a column, and a row and a matrix, with rows of the matrix in memory or its columns."""
     m, k = shape
     (a, b), (x, y) = arrays([(2, m, k), (2, k, 1)], dtype, turned)
-    out = backend.empty((2, m, 1), dtype)
+    out = backend._empty((2, m, 1), dtype)
     backend.matmul(a, b, out)
     check(backend.to_host(out), x, y)
-    row = backend.empty((2, 1, m), dtype)
+    row = backend._empty((2, 1, m), dtype)
     backend.matmul(b.mT, a.mT, row)
     assert_same(backend.to_host(row)[:, 0], backend.to_host(out)[..., 0])
 
@@ -86,7 +86,7 @@ def test_vectors(backend, dtype, turned, shape):
 def test_more_matrices_than_blocks(backend, n):
     count = 65535 + 3
     (a, b), (x, y) = arrays([(count, 2, 2), (2, n)], "float32")
-    out = backend.empty((count, 2, n), "float32")
+    out = backend._empty((count, 2, n), "float32")
     backend.matmul(a, b.broadcast_to((count, 2, n)), out)
     check(backend.to_host(out), x, y)
 
@@ -171,7 +171,7 @@ CASES = [
 def test_cublas_arguments(backend, fake, dtype, a, b, turned):
     (left, right), (x, y) = arrays([a, b], dtype, turned)
     shape = (*a[:-1], b[-1])
-    out = backend.empty((*shape[:-2], shape[-1], shape[-2]), dtype).mT if 2 in turned else backend.empty(shape, dtype)
+    out = backend._empty((*shape[:-2], shape[-1], shape[-2]), dtype).mT if 2 in turned else backend._empty(shape, dtype)
     backend.matmul(left, right, out)
     check(backend.to_host(out), x, y)
     assert fake.calls == 1
@@ -181,7 +181,7 @@ def test_cublas_arguments(backend, fake, dtype, a, b, turned):
 def test_cublas_of_views(backend, fake):
     """Columns of a wider matrix, and one matrix for a whole batch, as they lie; steps that cuBLAS has no words for, by us."""
     (wide, b), (x, y) = arrays([(4, 3, 10), (6, 5)], "float32")
-    out = backend.empty((4, 3, 5), "float32")
+    out = backend._empty((4, 3, 5), "float32")
     backend.matmul(wide[..., 2:8], b.broadcast_to((4, 6, 5)), out)
     check(backend.to_host(out), x[..., 2:8], y)
     assert fake.calls == 1
@@ -198,7 +198,7 @@ def test_cublas_of_views(backend, fake):
 def test_cublas_is_asked_for_floats_only_and_not_when_off(backend, fake):
     for dtype, calls in (("uint8", 0), ("int32", 0), ("int64", 0), ("float32", 1)):
         (a, b), (x, y) = arrays([(3, 4), (4, 5)], dtype)
-        out = backend.empty((3, 5), dtype)
+        out = backend._empty((3, 5), dtype)
         backend.matmul(a, b, out)
         check(backend.to_host(out), x, y)
         assert fake.calls == calls

@@ -48,7 +48,7 @@ class CUDABackend(Reductions, Indexing, Products, Network, Convolution, Optimize
             self.memory = DeviceMemory(self._launcher.cupy, self.number, self._launcher)
         return self._launcher
 
-    def launch(self, *args: Any, **more: Any) -> None:
+    def _launch(self, *args: Any, **more: Any) -> None:
         """See Launcher.launch."""
         (self._launcher or self.launcher).launch(*args, **more)
 
@@ -59,7 +59,7 @@ class CUDABackend(Reductions, Indexing, Products, Network, Convolution, Optimize
             self.launcher  # noqa: B018
         return DeviceBuffer(self, nbytes, None if nbytes <= 8 else self.memory.take(nbytes))
 
-    def empty(self, shape: tuple[int, ...], dtype: str) -> NDArray:
+    def _empty(self, shape: tuple[int, ...], dtype: str) -> NDArray:
         """A compact array on this device, for results in between."""
         return NDArray.make(shape, device=self.device, dtype=dtype)
 
@@ -73,7 +73,7 @@ class CUDABackend(Reductions, Indexing, Products, Network, Convolution, Optimize
 
     def to_host(self, a: NDArray) -> np.ndarray:
         values = np.empty(a.shape, a.dtype.numpy)
-        if a.size and (constant := self.constant(a)) is not None:
+        if a.size and (constant := self._constant(a)) is not None:
             values[...] = constant
         elif a.size:
             source = compact(a)
@@ -86,14 +86,14 @@ class CUDABackend(Reductions, Indexing, Products, Network, Convolution, Optimize
 
     # ---- Elementwise -------------------------------------------------------------------------------------------------
 
-    def constant(self, a: NDArray) -> np.generic | None:
+    def _constant(self, a: NDArray) -> np.generic | None:
         """The number that a buffer of one element only remembers, for kernels that take it by value; None: look there."""
         found = a._handle.constant
         return found if found is not None and a.dtype == found.dtype else None
 
-    def operand(self, a: NDArray) -> tuple:
+    def _operand(self, a: NDArray) -> tuple:
         """An operand of a dense kernel: its address or null, its step (1, or 0 for a single number), and that number."""
-        value = self.constant(a)
+        value = self._constant(a)
         if value is None:
             return a, np.int64(step(a) or 0), SCALARS[a.dtype](0)
         return None, np.int64(0), value
@@ -103,52 +103,54 @@ class CUDABackend(Reductions, Indexing, Products, Network, Convolution, Optimize
         if remembered(out):
             out._handle.constant = scalar
         elif dense(out):
-            self.launch("strided.cu", "fill", out.dtype, out.size, out, scalar, np.int64(out.size))
+            self._launch("strided.cu", "fill", out.dtype, out.size, out, scalar, np.int64(out.size))
         else:
-            self.launch("strided.cu", "fill_strided", out.dtype, out.size, out, scalar, joint(out), np.int64(out.size))
+            self._launch("strided.cu", "fill_strided", out.dtype, out.size, out, scalar, joint(out), np.int64(out.size))
 
     def copy(self, a: NDArray, out: NDArray) -> None:
         n = np.int64(out.size)
         cast = (f"S_{a.dtype.upper()}",)
         if step(a) is not None and dense(out):
-            self.launch("strided.cu", "copy", out.dtype, -(-out.size // 4), *self.operand(a), out, n, defines=cast)
+            self._launch("strided.cu", "copy", out.dtype, -(-out.size // 4), *self._operand(a), out, n, defines=cast)
         elif (turned := transposition(out, a)) is not None:
             given, grid = turned
-            self.launch("strided.cu", "transpose", out.dtype, n, a, out, *given, grid=grid, block=(32, 8), defines=cast)
+            self._launch(
+                "strided.cu", "transpose", out.dtype, n, a, out, *given, grid=grid, block=(32, 8), defines=cast
+            )
         else:
-            self.launch("strided.cu", "copy_strided", out.dtype, out.size, a, out, joint(out, a), n, defines=cast)
+            self._launch("strided.cu", "copy_strided", out.dtype, out.size, a, out, joint(out, a), n, defines=cast)
 
     def unary(self, op: Op, a: NDArray, out: NDArray) -> None:
         n, one = np.int64(out.size), (f"UNARY_OP={op.name}",)
         if step(a) is not None and dense(out):
-            given = (*self.operand(a), out, n)
-            self.launch("ewise.cu", f"unary_{op.name}", a.dtype, -(-out.size // 4), *given, defines=one)
+            given = (*self._operand(a), out, n)
+            self._launch("ewise.cu", f"unary_{op.name}", a.dtype, -(-out.size // 4), *given, defines=one)
         else:
             given = (a, out, joint(out, a), n)
-            self.launch("ewise.cu", f"unary_{op.name}_strided", a.dtype, out.size, *given, defines=one)
+            self._launch("ewise.cu", f"unary_{op.name}_strided", a.dtype, out.size, *given, defines=one)
 
     def binary(self, op: Op, a: NDArray, b: NDArray, out: NDArray) -> None:
         n, one = np.int64(out.size), (f"BINARY_OP={op.name}",)
         if step(a) is not None and step(b) is not None and dense(out):
-            given = (*self.operand(a), *self.operand(b), out, n)
-            self.launch("ewise.cu", f"binary_{op.name}", a.dtype, -(-out.size // 4), *given, defines=one)
+            given = (*self._operand(a), *self._operand(b), out, n)
+            self._launch("ewise.cu", f"binary_{op.name}", a.dtype, -(-out.size // 4), *given, defines=one)
         else:
             given = (a, b, out, joint(out, a, b), n)
-            self.launch("ewise.cu", f"binary_{op.name}_strided", a.dtype, out.size, *given, defines=one)
+            self._launch("ewise.cu", f"binary_{op.name}_strided", a.dtype, out.size, *given, defines=one)
 
     def where(self, condition: NDArray, a: NDArray, b: NDArray, out: NDArray) -> None:
         n = np.int64(out.size)
         if None not in (step(condition), step(a), step(b)) and dense(out):
-            given = (*self.operand(condition), *self.operand(a), *self.operand(b), out, n)
-            self.launch("ewise.cu", "where", out.dtype, -(-out.size // 4), *given)
+            given = (*self._operand(condition), *self._operand(a), *self._operand(b), out, n)
+            self._launch("ewise.cu", "where", out.dtype, -(-out.size // 4), *given)
         else:
             given = (condition, a, b, out, joint(out, condition, a, b), n)
-            self.launch("ewise.cu", "where_strided", out.dtype, out.size, *given)
+            self._launch("ewise.cu", "where_strided", out.dtype, out.size, *given)
 
-    def random(self, op: Op, seed: int, counter: int, out: NDArray) -> None:
+    def random(self, op: Op, out: NDArray, seed: int, counter: int) -> None:
         blocks = -(-out.size // (16 // out.itemsize))
         given = (np.uint64(seed), np.uint64(counter), out, np.int64(out.size))
-        self.launch("random.cu", f"random_{op.name}", out.dtype, blocks, *given)
+        self._launch("random.cu", f"random_{op.name}", out.dtype, blocks, *given)
 
 
 def remembered(out: NDArray) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 
 from needle_cuda.products import MATRIX, MOST_BATCHES, i64, matrix, tiles
 from needle_cuda.views import dense, merged, view, view_of
+from needle_ndarray.backend import Op
 from needle_ndarray.ndarray import NDArray
 
 SHORT = 1024  # elements of a row from which a block, not a warp, works on it
@@ -76,72 +77,100 @@ def columns(count: int, n: int) -> tuple[int, int, dict[str, Any]]:
 class Network:
     """Verbs of CUDABackend: softmax and its relatives, norms, cross-entropy, attention, cells."""
 
-    launch: Any
-    empty: Any
+    _launch: Any
+    _empty: Any
     fill: Any
     copy: Any
 
-    def softmax(self, a: NDArray, out: NDArray) -> None:
-        self._over_rows("softmax", a, out, *rows(out))
-
-    def log_softmax(self, a: NDArray, out: NDArray) -> None:
-        self._over_rows("log_softmax", a, out, *rows(out))
-
-    def logsumexp(self, a: NDArray, out: NDArray) -> None:
-        self._over_rows("logsumexp", a, out, out, view(out))
-
-    def _over_rows(self, name: str, a: NDArray, out: NDArray, *target: Any) -> None:
+    def rows(self, op: Op, a: NDArray, out: NDArray) -> None:
         if out.size:
             count, n = sizes(a)
-            self.launch("nn.cu", name, a.dtype, out.size, *rows(a), *i64(count, n), *target, **teams(count, n))
+            target = (out, view(out)) if op.name == "logsumexp" else rows(out)
+            self._launch("nn.cu", op.name, a.dtype, out.size, *rows(a), *i64(count, n), *target, **teams(count, n))
 
     def cross_entropy(self, logits: NDArray, labels: NDArray, out: NDArray) -> None:
         count, n = sizes(logits)
         given = (*rows(logits), labels, view(labels), *i64(count, n), out, view(out))
-        self.launch("nn.cu", "cross_entropy", logits.dtype, out.size, *given, **teams(count, n))
+        self._launch("nn.cu", "cross_entropy", logits.dtype, out.size, *given, **teams(count, n))
 
     def cross_entropy_grad(self, grad: NDArray, logits: NDArray, labels: NDArray, out: NDArray) -> None:
         count, n = sizes(logits)
         given = (grad, view(grad), *rows(logits), labels, view(labels), *i64(count, n), *rows(out))
-        self.launch("nn.cu", "cross_entropy_grad", logits.dtype, out.size, *given, **teams(count, n))
+        self._launch("nn.cu", "cross_entropy_grad", logits.dtype, out.size, *given, **teams(count, n))
 
     # ---- Norms -------------------------------------------------------------------------------------------------------
 
-    def layer_norm(self, x: NDArray, weight: NDArray | None, bias: NDArray | None, eps: float, out: NDArray) -> None:
+    def norm(
+        self,
+        op: Op,
+        x: NDArray,
+        weight: NDArray | None,
+        bias: NDArray | None,
+        out: NDArray,
+        mean: NDArray | None,
+        var: NDArray | None,
+        eps: float,
+    ) -> None:
+        if op.name == "layer_norm":
+            self._layer_norm(x, weight, bias, out, eps)
+        else:
+            self._batch_norm(x, weight, bias, out, mean, var, eps)
+
+    def norm_grad(
+        self,
+        op: Op,
+        grad: NDArray,
+        x: NDArray,
+        weight: NDArray | None,
+        mean: NDArray | None,
+        var: NDArray | None,
+        dx: NDArray,
+        dweight: NDArray,
+        dbias: NDArray,
+        eps: float,
+    ) -> None:
+        if op.name == "layer_norm":
+            self._layer_norm_grad(grad, x, weight, dx, dweight, dbias, eps)
+        else:
+            self._batch_norm_grad(grad, x, weight, mean, var, dx, dweight, dbias, eps)
+
+    def _layer_norm(self, x: NDArray, weight: NDArray | None, bias: NDArray | None, out: NDArray, eps: float) -> None:
         count, n = sizes(x)
         given = (*rows(x), *i64(count, n), *vector(weight), *vector(bias), np.float64(eps), *rows(out))
-        self.launch("norm.cu", "layer_norm", x.dtype, x.size, *given, **teams(count, n))
+        self._launch("norm.cu", "layer_norm", x.dtype, x.size, *given, **teams(count, n))
 
-    def layer_norm_grad(
+    def _layer_norm_grad(
         self,
         grad: NDArray,
         x: NDArray,
         weight: NDArray | None,
-        eps: float,
         dx: NDArray,
         dweight: NDArray,
         dbias: NDArray,
+        eps: float,
     ) -> None:
         count, n = sizes(x)
-        statistics = self.empty((2, count), x.dtype)
+        statistics = self._empty((2, count), x.dtype)
         given = (*rows(grad), *rows(x), *i64(count, n))
         own = (*vector(weight), np.float64(eps), statistics, *rows(dx))
-        self.launch("norm.cu", "layer_norm_grad", x.dtype, x.size, *given, *own, **teams(count, n))
+        self._launch("norm.cu", "layer_norm_grad", x.dtype, x.size, *given, *own, **teams(count, n))
         span, many, blocks = columns(count, n)
-        parts = self.empty((many, 2, n), "float64")
-        self.launch("norm.cu", "layer_norm_parts", x.dtype, x.size, *given, statistics, np.int64(span), parts, **blocks)
+        parts = self._empty((many, 2, n), "float64")
+        self._launch(
+            "norm.cu", "layer_norm_parts", x.dtype, x.size, *given, statistics, np.int64(span), parts, **blocks
+        )
         given = (parts, *i64(many, n), *vector(dweight), *vector(dbias))
-        self.launch("norm.cu", "layer_norm_totals", x.dtype, n, *given)
+        self._launch("norm.cu", "layer_norm_totals", x.dtype, n, *given)
 
-    def batch_norm(
+    def _batch_norm(
         self,
         x: NDArray,
         weight: NDArray | None,
         bias: NDArray | None,
-        eps: float,
         out: NDArray,
         mean: NDArray,
         var: NDArray,
+        eps: float,
     ) -> None:
         count, n = sizes(x)
         if count == 0:
@@ -149,44 +178,44 @@ class Network:
             self.fill(var, math.nan)
             return
         span, many, blocks = columns(count, n)
-        parts, statistics = self.empty((many, 2, n), "float64"), self.empty((2, n), x.dtype)
-        self.launch("norm.cu", "batch_norm_parts", x.dtype, x.size, *rows(x), *i64(count, n, span), parts, **blocks)
+        parts, statistics = self._empty((many, 2, n), "float64"), self._empty((2, n), x.dtype)
+        self._launch("norm.cu", "batch_norm_parts", x.dtype, x.size, *rows(x), *i64(count, n, span), parts, **blocks)
         given = (*rows(x), parts, *i64(many, span, count, n), *vector(weight), np.float64(eps), statistics)
-        self.launch("norm.cu", "batch_norm_totals", x.dtype, n, *given, *vector(mean), *vector(var))
-        self.launch(
+        self._launch("norm.cu", "batch_norm_totals", x.dtype, n, *given, *vector(mean), *vector(var))
+        self._launch(
             "norm.cu", "batch_norm", x.dtype, x.size, *rows(x), *i64(count, n), statistics, *vector(bias), *rows(out)
         )
 
-    def batch_norm_grad(
+    def _batch_norm_grad(
         self,
         grad: NDArray,
         x: NDArray,
+        weight: NDArray | None,
         mean: NDArray,
         var: NDArray,
-        weight: NDArray | None,
-        eps: float,
         dx: NDArray,
         dweight: NDArray,
         dbias: NDArray,
+        eps: float,
     ) -> None:
         count, n = sizes(x)
         span, many, blocks = columns(count, n)
-        parts, statistics = self.empty((many, 2, n), "float64"), self.empty((3, n), x.dtype)
+        parts, statistics = self._empty((many, 2, n), "float64"), self._empty((3, n), x.dtype)
         given = (*rows(grad), *rows(x), *i64(count, n), *vector(mean))
-        self.launch("norm.cu", "batch_norm_grad_parts", x.dtype, x.size, *given, np.int64(span), parts, **blocks)
+        self._launch("norm.cu", "batch_norm_grad_parts", x.dtype, x.size, *given, np.int64(span), parts, **blocks)
         own = (parts, *i64(many, count, n), *vector(var), *vector(weight), np.float64(eps), statistics)
-        self.launch("norm.cu", "batch_norm_grad_totals", x.dtype, n, *own, *vector(dweight), *vector(dbias))
-        self.launch("norm.cu", "batch_norm_grad", x.dtype, x.size, *given, statistics, *rows(dx))
+        self._launch("norm.cu", "batch_norm_grad_totals", x.dtype, n, *own, *vector(dweight), *vector(dbias))
+        self._launch("norm.cu", "batch_norm_grad", x.dtype, x.size, *given, statistics, *rows(dx))
 
     # ---- Attention ---------------------------------------------------------------------------------------------------
 
     def attention(
-        self, q: NDArray, k: NDArray, v: NDArray, mask: NDArray | None, causal: bool, scale: float, out: NDArray
+        self, q: NDArray, k: NDArray, v: NDArray, mask: NDArray | None, out: NDArray, causal: bool, scale: float
     ) -> None:
         job, side = _job(q, k, v, mask, causal, scale), ATTENTION_SIDE[q.dtype]
         target = self._compact_room(out)
         grid = (tiles(q.shape[-2], side), tiles(v.shape[-1], side), min(int(job["batches"]), MOST_BATCHES))
-        self.launch("attention.cu", "attention", q.dtype, out.size, q, k, v, mask, job, target, grid=grid, block=256)
+        self._launch("attention.cu", "attention", q.dtype, out.size, q, k, v, mask, job, target, grid=grid, block=256)
         self._deliver(target, out)
 
     def attention_grad(
@@ -196,29 +225,29 @@ class Network:
         k: NDArray,
         v: NDArray,
         mask: NDArray | None,
-        causal: bool,
-        scale: float,
         dq: NDArray,
         dk: NDArray,
         dv: NDArray,
+        causal: bool,
+        scale: float,
     ) -> None:
         job, side = _job(q, k, v, mask, causal, scale), ATTENTION_SIDE[q.dtype]
         (t, d), (s, e), batches = q.shape[-2:], v.shape[-2:], int(job["batches"])
-        statistics = self.empty((3, batches, t), q.dtype)
+        statistics = self._empty((3, batches, t), q.dtype)
         given, blocks = (grad, q, k, v, mask, job, matrix(grad), statistics), min(batches, MOST_BATCHES)
         targets = [self._compact_room(a) for a in (dq, dk, dv)]
         grid = (tiles(t, side), 1, blocks)
-        self.launch("attention.cu", "attention_statistics", q.dtype, batches * t, *given, grid=grid, block=256)
+        self._launch("attention.cu", "attention_statistics", q.dtype, batches * t, *given, grid=grid, block=256)
         grid = (tiles(t, side), tiles(d, side), blocks)
-        self.launch("attention.cu", "attention_query_grad", q.dtype, dq.size, *given, targets[0], grid=grid, block=256)
+        self._launch("attention.cu", "attention_query_grad", q.dtype, dq.size, *given, targets[0], grid=grid, block=256)
         grid, work = (tiles(s, side), tiles(max(d, e), side), blocks), dk.size + dv.size
-        self.launch("attention.cu", "attention_key_grad", q.dtype, work, *given, *targets[1:], grid=grid, block=256)
+        self._launch("attention.cu", "attention_key_grad", q.dtype, work, *given, *targets[1:], grid=grid, block=256)
         for target, out in zip(targets, (dq, dk, dv), strict=True):
             self._deliver(target, out)
 
     def _compact_room(self, out: NDArray) -> NDArray:
         """The result itself where it is dense, else room for it."""
-        return out if dense(out) else self.empty(out.shape, out.dtype)
+        return out if dense(out) else self._empty(out.shape, out.dtype)
 
     def _deliver(self, made: NDArray, out: NDArray) -> None:
         if made is not out:
@@ -226,53 +255,42 @@ class Network:
 
     # ---- Cells of recurrent networks ---------------------------------------------------------------------------------
 
-    def lstm_cell(
+    def cell(
         self,
+        op: Op,
         x: NDArray,
         y: NDArray,
         bias: NDArray | None,
-        c: NDArray,
+        state: NDArray,
         h_out: NDArray,
-        c_out: NDArray,
+        c_out: NDArray | None,
         gates: NDArray | None,
     ) -> None:
-        given = (*plane(x), *plane(y), *vector(bias), *plane(c), *i64(*c.shape))
-        self.launch("recurrent.cu", "lstm_cell", x.dtype, c.size, *given, *plane(h_out), *plane(c_out), *plane(gates))
+        given = (*plane(x), *plane(y), *vector(bias), *plane(state), *i64(*state.shape))
+        results = (h_out, c_out, gates) if op.name == "lstm_cell" else (h_out, gates)
+        self._cell(op.name, state, given, results)
 
-    def lstm_cell_grad(
+    def cell_grad(
         self,
+        op: Op,
         dy: NDArray,
         dh: NDArray,
-        dc: NDArray,
+        dc: NDArray | None,
         gates: NDArray,
-        c: NDArray,
-        c_out: NDArray,
+        state: NDArray,
+        c_out: NDArray | None,
+        dx: NDArray | None,
         ds: NDArray,
-        dc_out: NDArray,
+        dstate: NDArray,
     ) -> None:
-        given = (*plane(dy), *plane(dh), *plane(dc), *plane(gates), *plane(c), *plane(c_out), *i64(*c.shape))
-        self.launch("recurrent.cu", "lstm_cell_grad", c.dtype, c.size, *given, *plane(ds), *plane(dc_out))
+        lstm = op.name == "lstm_cell"
+        arrays = (dy, dh, dc, gates, state, c_out) if lstm else (dy, dh, state, gates)
+        given = (*[part for a in arrays for part in plane(a)], *i64(*state.shape))
+        self._cell(f"{op.name}_grad", state, given, (ds, dstate) if lstm else (dx, ds, dstate))
 
-    def gru_cell(
-        self, x: NDArray, y: NDArray, bias: NDArray | None, h: NDArray, h_out: NDArray, gates: NDArray | None
-    ) -> None:
-        given = (*plane(x), *plane(y), *vector(bias), *plane(h), *i64(*h.shape), *plane(h_out), *plane(gates))
-        self.launch("recurrent.cu", "gru_cell", x.dtype, h.size, *given)
-
-    def gru_cell_grad(
-        self, dy: NDArray, dh: NDArray, h: NDArray, gates: NDArray, dx: NDArray, ds: NDArray, dh_out: NDArray
-    ) -> None:
-        given = (
-            *plane(dy),
-            *plane(dh),
-            *plane(h),
-            *plane(gates),
-            *i64(*h.shape),
-            *plane(dx),
-            *plane(ds),
-            *plane(dh_out),
-        )
-        self.launch("recurrent.cu", "gru_cell_grad", h.dtype, h.size, *given)
+    def _cell(self, name: str, state: NDArray, given: tuple, results: tuple) -> None:
+        targets = [part for a in results for part in plane(a)]
+        self._launch("recurrent.cu", name, state.dtype, state.size, *given, *targets)
 
 
 def _job(q: NDArray, k: NDArray, v: NDArray, mask: NDArray | None, causal: bool, scale: float) -> np.ndarray:

@@ -7,6 +7,7 @@ import numpy as np
 from needle_cuda.launch import SCALARS
 from needle_cuda.products import tiles
 from needle_cuda.views import compact
+from needle_ndarray.backend import Op
 from needle_ndarray.ndarray import NDArray
 
 COUNT = 64  # parameters of one launch (optim.cu)
@@ -23,55 +24,29 @@ Arrays = list[NDArray]
 class Optimizers:
     """Verbs of CUDABackend: steps of optimizers, in place. What is not dense is copied before and, where it changes, after."""
 
-    launch: Any
+    _launch: Any
     copy: Any
 
-    def sgd_step(
+    def step(
         self,
+        op: Op,
         params: Arrays,
         grads: Arrays,
-        u: Arrays | None,
-        lr: float,
-        momentum: float,
-        dampening: float,
-        weight_decay: float,
-        l1: float,
-        nesterov: bool,
-        correction: float,
+        m: Arrays | None,
+        v: Arrays | None,
+        hyperparameters: tuple[float, ...],
     ) -> None:
-        rule = VELOCITY * (u is not None) | NESTEROV * nesterov | WEIGHT_DECAY * (weight_decay != 0) | L1 * (l1 != 0)
-        numbers = (lr, momentum, 1 - dampening, weight_decay, l1, correction)
-        self._step("sgd_step", rule, numbers, [params, grads, *([] if u is None else [u])])
-
-    def adam_step(
-        self,
-        params: Arrays,
-        grads: Arrays,
-        m: Arrays,
-        v: Arrays,
-        lr: float,
-        beta1: float,
-        beta2: float,
-        eps: float,
-        weight_decay: float,
-        decoupled: bool,
-        correction1: float,
-        correction2: float,
-    ) -> None:
-        rule = (DECOUPLED if decoupled else WEIGHT_DECAY) * (weight_decay != 0)
-        numbers = (
-            lr,
-            beta1,
-            1 - beta1,
-            beta2,
-            1 - beta2,
-            eps,
-            weight_decay,
-            lr * weight_decay,
-            correction1,
-            correction2,
-        )
-        self._step("adam_step", rule, numbers, [params, grads, m, v])
+        lists = [each for each in (params, grads, m, v) if each is not None]
+        if op.name in ("sgd", "nesterov"):
+            lr, momentum, dampening, weight_decay, l1, correction = hyperparameters
+            rule = VELOCITY * (m is not None) | NESTEROV * (op.name == "nesterov")
+            rule |= WEIGHT_DECAY * (weight_decay != 0) | L1 * (l1 != 0)
+            self._step("sgd_step", rule, (lr, momentum, 1 - dampening, weight_decay, l1, correction), lists)
+        else:
+            lr, beta1, beta2, eps, weight_decay, *corrections = hyperparameters
+            rule = (DECOUPLED if op.name == "adamw" else WEIGHT_DECAY) * (weight_decay != 0)
+            means = (beta1, 1 - beta1, beta2, 1 - beta2)
+            self._step("adam_step", rule, (lr, *means, eps, weight_decay, lr * weight_decay, *corrections), lists)
 
     def _step(self, name: str, rule: int, numbers: tuple, lists: list[Arrays]) -> None:
         """Launch for the parameters of each dtype, COUNT of them at a time."""
@@ -90,7 +65,7 @@ class Optimizers:
             table["size"][i], table["first"][i] = made[0].size, blocks
             blocks += tiles(made[0].size, CHUNK)
         table["count"] = len(items)
-        self.launch("optim.cu", name, dtype, blocks, table, *given, grid=(blocks,))
+        self._launch("optim.cu", name, dtype, blocks, table, *given, grid=(blocks,))
         for item, made in zip(items, dense_items, strict=True):
             for k, (a, target) in enumerate(zip(made, item, strict=True)):
                 if k != 1 and a is not target:

@@ -52,8 +52,8 @@ def parts_of(k: int, blocks: int) -> int:
 class Products:
     """Verbs of CUDABackend: matmul."""
 
-    launch: Any
-    empty: Any
+    _launch: Any
+    _empty: Any
     fill: Any
     copy: Any
     reduce: Any
@@ -87,23 +87,23 @@ class Products:
         parts = parts_of(k, blocks * batches)
         span = tiles(tiles(k, parts), DEPTH) * DEPTH
         parts = tiles(k, span)
-        target = out if parts == 1 else self.empty((parts, *out.shape), out.dtype)
+        target = out if parts == 1 else self._empty((parts, *out.shape), out.dtype)
         sizes = i64(m, k, n, batches, span, out.size)
         at = matrix(target if parts == 1 else target[0])
         grid = (blocks, parts, min(batches, MOST_BATCHES))
         given = (a, matrix(a), b, matrix(b), *sizes, target, at)
-        self.launch("matmul.cu", f"matmul_{side}", out.dtype, out.size, *given, grid=grid, block=256)
+        self._launch("matmul.cu", f"matmul_{side}", out.dtype, out.size, *given, grid=grid, block=256)
         if parts > 1:
             self._add_parts(target, out)
 
     def _add_parts(self, parts: NDArray, out: NDArray) -> None:
         """out = the sum of parts over their first axis, in out's dtype also for integers"""
         if out.dtype in ("uint8", "int32"):
-            wide = self.empty(out.shape, "int64")
-            self.reduce(REDUCE["sum"], parts, (0,), wide)
+            wide = self._empty(out.shape, "int64")
+            self.reduce(REDUCE["sum"], parts, wide, (0,))
             self.copy(wide, out)
         else:
-            self.reduce(REDUCE["sum"], parts, (0,), out)
+            self.reduce(REDUCE["sum"], parts, out, (0,))
 
     def _matvec(self, a: NDArray, b: NDArray, out: NDArray) -> None:
         """out (..., m, 1) = a (..., m, k) @ b (..., k, 1)"""
@@ -114,6 +114,6 @@ class Products:
             block = (32, 8) if k < LONG else (256, 1)
             name, grid = "matvec_rows", min(tiles(m, block[1]), 1 << 20)
         given = (a, matrix(a), b, matrix(b), *i64(m, k, batches), out, matrix(out))
-        self.launch(
+        self._launch(
             "matmul.cu", name, out.dtype, out.size, *given, grid=(grid, 1, min(batches, MOST_BATCHES)), block=block
         )

@@ -18,18 +18,18 @@ WIDE = {"float32": "float64", "float64": "float64", "int64": "int64"}
 class Reductions:
     """Verbs of CUDABackend: reduce, arg_reduce, scan."""
 
-    launch: Any
-    empty: Any
+    _launch: Any
+    _empty: Any
     fill: Any
 
-    def reduce(self, op: Op, a: NDArray, axes: tuple[int, ...], out: NDArray) -> None:
+    def reduce(self, op: Op, a: NDArray, out: NDArray, axes: tuple[int, ...]) -> None:
         known = _known(op, a, axes)
         if known is None:
             self._reduce(op, a, axes, out)
         else:
             self.fill(out, known)
 
-    def arg_reduce(self, op: Op, a: NDArray, axis: int, out: NDArray) -> None:
+    def arg_reduce(self, op: Op, a: NDArray, out: NDArray, axis: int) -> None:
         self._reduce(op, a, (axis,), out)
 
     def _reduce(self, op: Op, a: NDArray, axes: tuple[int, ...], out: NDArray) -> None:
@@ -40,19 +40,19 @@ class Reductions:
         by_rows = by_rows and m > FEW
         block, parts = _rows(n, m) if by_rows else _columns(n, m)
         form = "rows" if by_rows else "columns"
-        partial = self.empty((2 * n * parts,), "float64") if parts > 1 else None  # 16 bytes each, whatever they are
+        partial = self._empty((2 * n * parts,), "float64") if parts > 1 else None  # 16 bytes each, whatever they are
         units = n if by_rows else -(-n // block[0])
         grid = (min(-(-units * parts // (block[1] if by_rows else 1)), 1 << 16),)
         sizes = [np.int64(each) for each in (n, m, parts)]
         name, one = f"reduce_{op.name}", (f"REDUCE_OP={op.name}",)
         given = (a, out, partial, kept, reduced, *sizes)
-        self.launch("reduce.cu", f"{name}_{form}", a.dtype, 1, *given, block=block, grid=grid, defines=one)
+        self._launch("reduce.cu", f"{name}_{form}", a.dtype, 1, *given, block=block, grid=grid, defines=one)
         if parts > 1:
             grid = (min(-(-n // 8), 1 << 16),)
             given = (partial, out, kept, np.int64(n), np.int64(parts))
-            self.launch("reduce.cu", f"{name}_finish", a.dtype, 1, *given, block=(32, 8), grid=grid, defines=one)
+            self._launch("reduce.cu", f"{name}_finish", a.dtype, 1, *given, block=(32, 8), grid=grid, defines=one)
 
-    def scan(self, op: Op, a: NDArray, axis: int, out: NDArray) -> None:
+    def scan(self, op: Op, a: NDArray, out: NDArray, axis: int) -> None:
         if out.size == 0:
             return
         kept, _, by_rows = _arranged(a, (axis,), _without(out, axis))
@@ -61,19 +61,19 @@ class Reductions:
         steps = (np.int64(a.strides[axis]), np.int64(out.strides[axis]))
         sizes = (np.int64(n), np.int64(m))
         if (not by_rows and n >= 32) or m <= 8:
-            self.launch("reduce.cu", "scan_columns", a.dtype, n, a, out, kept, *steps, *sizes)
+            self._launch("reduce.cu", "scan_columns", a.dtype, n, a, out, kept, *steps, *sizes)
             return
         tiles = -(-m // TILE)
-        totals = self.empty((n, tiles), WIDE[a.dtype])
+        totals = self._empty((n, tiles), WIDE[a.dtype])
         grid = (min(n * tiles, 1 << 16),)
-        self.launch(
+        self._launch(
             "reduce.cu", "scan_rows", a.dtype, 1, a, out, totals, kept, *steps, *sizes, block=TILE // 4, grid=grid
         )
         if tiles > 1:
-            up_to = self.empty((n, tiles), totals.dtype)
-            self.scan(SCAN["cumsum"], totals, 1, up_to)
+            up_to = self._empty((n, tiles), totals.dtype)
+            self.scan(SCAN["cumsum"], totals, up_to, 1)
             given = (out, up_to, kept, steps[1], *sizes, np.int64(TILE))
-            self.launch("reduce.cu", "scan_shift", a.dtype, out.size, *given)
+            self._launch("reduce.cu", "scan_shift", a.dtype, out.size, *given)
 
 
 def _known(op: Op, a: NDArray, axes: tuple[int, ...]) -> np.generic | None:
@@ -92,7 +92,8 @@ def _arranged(a: NDArray, axes: tuple[int, ...], out: NDArray) -> tuple[np.ndarr
     """(kept axes of out and a, reduced axes of a, whether neighbours in memory belong to one row)."""
     rest = [i for i in range(a.ndim) if i not in axes]
     shape, strides = a.shape, a.strides
-    kept = joint_of(tuple([shape[i] for i in rest]), out.strides, tuple([strides[i] for i in rest]), by=1)
+    steps = out.strides if out.ndim == len(rest) else tuple([out.strides[i] for i in rest])
+    kept = joint_of(tuple([shape[i] for i in rest]), steps, tuple([strides[i] for i in rest]), by=1)
     order = sorted(axes, key=lambda i: -abs(strides[i]))
     reduced = merged(tuple([shape[i] for i in order]), tuple([strides[i] for i in order]))
     within = abs(reduced[1][-1]) if reduced[1] else 1 << 62

@@ -21,14 +21,14 @@ class Sharing:
     number: int
     device: Any
     _copies: Any = None  # the stream of `ahead`
-    empty: Any
+    _empty: Any
 
     def from_device(self, a: NDArray) -> NDArray | None:
         """A copy of an array on another CUDA device, without a stop at the host; None for every other array."""
         if not isinstance(a.backend, Sharing):
             return None
         source, other = compact(a), a.backend
-        out = self.empty(a.shape, a.dtype)
+        out = self._empty(a.shape, a.dtype)
         if a.size:
             nbytes = a.nbytes
             start = other._mark()
@@ -72,7 +72,7 @@ class Sharing:
 
     # ---- DLPack ------------------------------------------------------------------------------------------------------
 
-    def as_cupy(self, a: NDArray) -> Any:
+    def _as_cupy(self, a: NDArray) -> Any:
         """A cupy.ndarray on the memory of `a`."""
         if a.size == 0:
             return self.cupy.ndarray(a.shape, a.dtype.numpy)
@@ -96,7 +96,7 @@ class Sharing:
         a._handle.mark_written()  # the consumer may write, and will not tell
         given = {"stream": stream, "max_version": max_version}
         with self.launcher.device:
-            return self.as_cupy(a).__dlpack__(**{name: value for name, value in given.items() if value is not None})
+            return self._as_cupy(a).__dlpack__(**{name: value for name, value in given.items() if value is not None})
 
     def from_dlpack(self, x: Any, copy: Any = None) -> NDArray:
         """An array on the memory of x, which is on this device or another one of CUDA."""
@@ -106,7 +106,7 @@ class Sharing:
         with self.launcher.device:
             there = self.cupy.from_dlpack(x)
         if there.size == 0:
-            return self.empty(tuple(there.shape), str(there.dtype))
+            return self._empty(tuple(there.shape), str(there.dtype))
         reach = [(n - 1) * s for n, s in zip(there.shape, there.strides, strict=True)]
         low, high = sum(r for r in reach if r < 0), sum(r for r in reach if r > 0)
         size = there.dtype.itemsize

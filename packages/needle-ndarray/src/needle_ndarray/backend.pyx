@@ -1,7 +1,10 @@
+# cython: embedsignature.format=clinic
 """The backend interface: the op table, and the verbs a backend implements.
 
 NDArray does structure: it checks arguments, broadcasts, promotes dtypes, resolves indices, allocates results. A backend does
-arithmetic. By the time a verb is called everything fits, so a backend checks nothing:
+arithmetic. A verb is an instruction: `verb(op, inputs, results, numbers)`, with an op from its table where it has one, arrays that
+it reads, arrays that it writes, and then everything that may change between two calls with the same arrays. It returns nothing and
+keeps nothing, so that a list of calls can be run again. By the time a verb is called everything fits, and a backend checks nothing:
 
 - arrays are NDArrays of this backend's device, with `shape`, `strides` and `offset` (in elements), `dtype` and `_handle`, the
   buffer that `allocate` returned; any of them may be a view with any strides (zero and negative ones too);
@@ -9,15 +12,15 @@ arithmetic. By the time a verb is called everything fits, so a backend checks no
 - inputs have the dtype that the table asks for, `out` the dtype that it promises; zero-size arrays arrive like any other.
 
 Required verbs have no body here. The verbs under "Optional" are fused kernels: each has a default made of the required ones
-(defaults.py), so a new backend works on day one and gets fast kernel by kernel. Long because it is the whole interface, verb
-after verb.
+(the package `defaults`), so a new backend works on day one and gets fast kernel by kernel. Long because it is the whole
+interface, verb after verb.
 """
 
 from needle_ndarray cimport optable
 from needle_ndarray.optable cimport BOOL, DTYPE_COUNT, FLOAT32, FLOAT64, INT32, INT64, UINT8
 
 #: Raised when a verb's meaning or the table changes; a backend states the version it implements.
-INTERFACE_VERSION = 1
+INTERFACE_VERSION = 2
 
 
 cdef class Op:
@@ -152,10 +155,67 @@ RANDOM = table(RANDOM_OP, (
     ("normal", optable.NORMAL, "float", "same", "mean 0, standard deviation 1"),
 ))
 
-#: Every table by the verb that takes its ops.
+SCATTER = table(SCATTER_OP, (
+    ("put", optable.PUT, "any", "same", "out[index[i]] = a[i]: where an entry repeats, the last one wins"),
+    ("scatter_add", optable.SCATTER_ADD, "any", "same", "out[index[i]] += a[i]: repeated entries add up, in that order"),
+))
+
+ROWS = table(ROWS_OP, (
+    ("softmax", optable.SOFTMAX, "float", "same", "e^(a - max) / sum e^(a - max)"),
+    ("log_softmax", optable.LOG_SOFTMAX, "float", "same", "a - max - log sum e^(a - max)"),
+    ("logsumexp", optable.LOGSUMEXP, "float", "same", "max + log sum e^(a - max); a max of +-inf is left out of the shift"),
+))
+
+NORM = table(NORM_OP, (
+    ("layer_norm", optable.LAYER_NORM, "float", "same", "mean and var over the last axis"),
+    ("batch_norm", optable.BATCH_NORM, "float", "same", "mean and var over all axes but the last; NaN where there are no rows"),
+))
+
+CONV2D = table(CONV2D_OP, (
+    ("conv2d", optable.CONV2D, "float", "same",
+     "y[n, i, j, f] = sum of x[n, i sh - top + u dh, j sw - left + v dw, c] weight[u, v, c, f]; 0 beyond the image"),
+    ("conv2d_input_grad", optable.INPUT_GRAD, "float", "same", "x = its gradient, when that of conv2d(x, weight) is y"),
+    ("conv2d_weight_grad", optable.WEIGHT_GRAD, "float", "same", "weight = its gradient, when that of conv2d(x, weight) is y"),
+))
+
+POOL2D = table(POOL2D_OP, (
+    ("max_pool2d", optable.MAX_POOL, "float", "same", "the largest of the window, NaN if one is; places beyond the image are -inf"),
+    ("avg_pool2d", optable.AVG_POOL, "float", "same", "sum of the window / (kh kw); places beyond the image are 0, and count"),
+))
+
+CELL = table(CELL_OP, (
+    ("lstm_cell", optable.LSTM, "float", "same",
+     "i, f, g, o = x + (y + bias), g through tanh and the others through sigmoid; c' = f c + i g; h' = o tanh(c')"),
+    ("gru_cell", optable.GRU, "float", "same",
+     "r, z = sigmoid(x + (y + bias)), m = y + bias, n = tanh(x + r m); h' = n + z (h - n)"),
+))
+
+SEQUENCE = table(SEQUENCE_OP, (
+    ("rnn_tanh", optable.RNN_TANH, "float", "same", "h' = tanh(x + (h weight + bias))"),
+    ("rnn_relu", optable.RNN_RELU, "float", "same", "h' = relu(x + (h weight + bias))"),
+    ("lstm", optable.LSTM, "float", "same", "lstm_cell of x, y = h weight and c"),
+    ("gru", optable.GRU, "float", "same", "gru_cell of x, y = h weight and h"),
+))
+
+STEP = table(STEP_OP, (
+    ("sgd", optable.SGD, "float", "same", "m = momentum m + (1 - dampening) g'; p -= lr m / correction; without m, p -= lr g'"),
+    ("nesterov", optable.NESTEROV, "float", "same", "as sgd, but p -= lr (momentum m + (1 - dampening) g') / correction"),
+    ("adam", optable.ADAM, "float", "same",
+     "m = beta1 m + (1 - beta1) g'; v = beta2 v + (1 - beta2) g' g'; p -= lr (m / correction1) / (sqrt(v / correction2) + eps)"),
+    ("adamw", optable.ADAMW, "float", "same", "p -= lr weight_decay p, then as adam with g' = g"),
+))
+
+#: Every table by the verb that takes its ops; a verb with `_grad` takes those of the verb it is the gradient of.
 TABLES = {
-    "unary": UNARY, "binary": BINARY, "reduce": REDUCE, "arg_reduce": ARG_REDUCE, "scan": SCAN, "random": RANDOM,
+    "unary": UNARY, "binary": BINARY, "reduce": REDUCE, "arg_reduce": ARG_REDUCE, "scan": SCAN, "scatter": SCATTER,
+    "random": RANDOM, "rows": ROWS, "norm": NORM, "conv2d": CONV2D, "pool2d": POOL2D, "cell": CELL, "sequence": SEQUENCE,
+    "step": STEP,
 }
+#: What a backend has to implement; every other member of Backend has a default.
+REQUIRED = (
+    "allocate", "from_host", "to_host", "fill", "copy", "unary", "binary", "where", "reduce", "arg_reduce", "scan", "matmul",
+    "take", "scatter", "random",
+)
 
 
 cdef object defaults():
@@ -252,19 +312,20 @@ cdef class Backend:
         """out[i] = a[i] if condition[i] else b[i]; condition is bool, the others share a dtype"""
         raise NotImplementedError(f"backend {self.name}: where")
 
-    cpdef reduce(self, Op op, object a, tuple axes, object out):
-        """out = op over `axes` of a (sorted, none twice, perhaps none at all); out keeps the other axes, in order.
+    cpdef reduce(self, Op op, object a, object out, tuple axes):
+        """out = op over `axes` of a (sorted, none twice, perhaps none at all); out has the other axes, in order, and may have
+        those that are reduced as axes of size 1.
 
         Float sums are pairwise, blocked or in wider precision: an error that grows with log n, not n. `max` and `min` are
         never asked for over no elements.
         """
         raise NotImplementedError(f"backend {self.name}: reduce {op.name}")
 
-    cpdef arg_reduce(self, Op op, object a, int axis, object out):
-        """out = position along `axis` (of size > 0); out is int64 and keeps the other axes"""
+    cpdef arg_reduce(self, Op op, object a, object out, int axis):
+        """out = position along `axis` (of size > 0); out is int64 and has the other axes"""
         raise NotImplementedError(f"backend {self.name}: arg_reduce {op.name}")
 
-    cpdef scan(self, Op op, object a, int axis, object out):
+    cpdef scan(self, Op op, object a, object out, int axis):
         """out[..., i, ...] = op over a[..., :i+1, ...] along `axis`; a has out's dtype"""
         raise NotImplementedError(f"backend {self.name}: scan {op.name}")
 
@@ -276,90 +337,23 @@ cdef class Backend:
         """out[i, ...] = a[index[i], ...]: index is 1-d int64, every entry in [0, a.shape[0])"""
         raise NotImplementedError(f"backend {self.name}: take")
 
-    cpdef put(self, object a, object index, object values):
-        """a[index[i], ...] = values[i, ...] for i = 0, 1, ...: where an entry repeats, the last one wins"""
-        raise NotImplementedError(f"backend {self.name}: put")
+    cpdef scatter(self, Op op, object a, object index, object out):
+        """out[index[i], ...] = a[i, ...], or += for scatter_add, for i = 0, 1, ...; index as in take, entries may repeat"""
+        raise NotImplementedError(f"backend {self.name}: scatter {op.name}")
 
-    cpdef scatter_add(self, object a, object index, object values):
-        """a[index[i], ...] += values[i, ...] for i = 0, 1, ...: repeated entries add up, in that order"""
-        raise NotImplementedError(f"backend {self.name}: scatter_add")
-
-    cpdef random(self, Op op, unsigned long long seed, unsigned long long counter, object out):
+    cpdef random(self, Op op, object out, unsigned long long seed, unsigned long long counter):
         """Fill compact `out` from Philox-4x32-10 blocks counter, counter + 1, ... (see random.py): the same bits everywhere"""
         raise NotImplementedError(f"backend {self.name}: random {op.name}")
 
-    # ---- Optional: fused kernels, over the last axis; the defaults say what they compute ---------------------------
+    # ---- Optional: products and rows ---------------------------------------------------------------------------------
 
     cpdef linear(self, object x, object weight, object bias, object out):
         """out = x @ weight + bias: (m, k), (k, n) and (n,) -> (m, n)"""
         defaults().linear(self, x, weight, bias, out)
 
-    cpdef softmax(self, object a, object out):
-        """out = e^(a - max) / sum e^(a - max)"""
-        defaults().softmax(self, a, out)
-
-    cpdef log_softmax(self, object a, object out):
-        """out = a - max - log sum e^(a - max)"""
-        defaults().log_softmax(self, a, out)
-
-    cpdef logsumexp(self, object a, object out):
-        """out = max + log sum e^(a - max); a max of +-inf is left out of the shift"""
-        defaults().logsumexp(self, a, out)
-
-    # ---- Optional: convolution and pooling, NHWC --------------------------------------------------------------------------
-    # x (N, H, W, C), weight (KH, KW, C / groups, F), y (N, OH, OW, F). Pairs are (down, right), padding is ((top, bottom),
-    # (left, right)). Each window fits the padded image, and y has a place for each.
-
-    cpdef conv2d(self, object x, object weight, tuple stride, tuple padding, tuple dilation, Py_ssize_t groups, object out):
-        """out[n, i, j, f] = sum of x[n, i sh - top + u dh, j sw - left + v dw, c] weight[u, v, c, f]; 0 beyond the image"""
-        defaults().conv2d(self, x, weight, stride, padding, dilation, groups, out)
-
-    cpdef conv2d_input_grad(self, object grad, object weight, tuple stride, tuple padding, tuple dilation, Py_ssize_t groups,
-                            object out):
-        """out = the gradient of x, when that of conv2d(x, weight) is grad"""
-        defaults().conv2d_input_grad(self, grad, weight, stride, padding, dilation, groups, out)
-
-    cpdef conv2d_weight_grad(self, object x, object grad, tuple stride, tuple padding, tuple dilation, Py_ssize_t groups,
-                             object out):
-        """out = the gradient of weight, when that of conv2d(x, weight) is grad"""
-        defaults().conv2d_weight_grad(self, x, grad, stride, padding, dilation, groups, out)
-
-    cpdef max_pool2d(self, object x, tuple size, tuple stride, tuple padding, object out):
-        """out[n, i, j, c] = the largest of the window, NaN if one is; places beyond the image are -inf"""
-        defaults().max_pool2d(self, x, size, stride, padding, out)
-
-    cpdef max_pool2d_grad(self, object grad, object x, tuple size, tuple stride, tuple padding, object out):
-        """out = the gradient of x: that of each window goes to its first largest element in the image, or to its first NaN"""
-        defaults().max_pool2d_grad(self, grad, x, size, stride, padding, out)
-
-    cpdef avg_pool2d(self, object x, tuple size, tuple stride, tuple padding, object out):
-        """out[n, i, j, c] = sum of the window / (kh kw); places beyond the image are 0, and count"""
-        defaults().avg_pool2d(self, x, size, stride, padding, out)
-
-    cpdef avg_pool2d_grad(self, object grad, tuple size, tuple stride, tuple padding, object out):
-        """out = the gradient of x, when that of avg_pool2d(x) is grad"""
-        defaults().avg_pool2d_grad(self, grad, size, stride, padding, out)
-
-    # ---- Optional: norms, cross-entropy, attention -----------------------------------------------------------------
-    # A weight, bias or mask may be None; weights and biases are vectors over the last axis.
-
-    cpdef layer_norm(self, object x, object weight, object bias, double eps, object out):
-        """out = (x - mean) / sqrt(var + eps) * weight + bias, with mean and var over the last axis"""
-        defaults().layer_norm(self, x, weight, bias, eps, out)
-
-    cpdef layer_norm_grad(self, object grad, object x, object weight, double eps, object dx, object dweight, object dbias):
-        """dx = (g - mean g - x^ mean(g x^)) / sqrt(var + eps) for g = grad weight, x^ = (x - mean) / sqrt(var + eps);
-        dweight = sum of grad x^, dbias = sum of grad, over all axes but the last"""
-        defaults().layer_norm_grad(self, grad, x, weight, eps, dx, dweight, dbias)
-
-    cpdef batch_norm(self, object x, object weight, object bias, double eps, object out, object mean, object var):
-        """out as in layer_norm, but with mean and var over all axes but the last; both are NaN where there are no rows"""
-        defaults().batch_norm(self, x, weight, bias, eps, out, mean, var)
-
-    cpdef batch_norm_grad(self, object grad, object x, object mean, object var, object weight, double eps, object dx,
-                          object dweight, object dbias):
-        """As layer_norm_grad, through the mean and var that batch_norm returned"""
-        defaults().batch_norm_grad(self, grad, x, mean, var, weight, eps, dx, dweight, dbias)
+    cpdef rows(self, Op op, object a, object out):
+        """out = op over the last axis of a, which is not empty; out has a's shape, for logsumexp without the last axis"""
+        defaults().rows(self, op, a, out)
 
     cpdef cross_entropy(self, object logits, object labels, object out):
         """out = -log softmax(logits)[label], over the last axis; labels are int64, every one in [0, logits.shape[-1])"""
@@ -369,93 +363,97 @@ cdef class Backend:
         """out = (softmax(logits) - onehot(labels)) grad"""
         defaults().cross_entropy_grad(self, grad, logits, labels, out)
 
-    cpdef attention(self, object q, object k, object v, object mask, bint causal, double scale, object out):
+    # ---- Optional: norms and attention -------------------------------------------------------------------------------
+    # A weight, bias or mask may be None; weights and biases are vectors over the last axis.
+
+    cpdef norm(self, Op op, object x, object weight, object bias, object out, object mean, object var, double eps):
+        """out = (x - mean) / sqrt(var + eps) * weight + bias; batch_norm writes mean and var, which are None for layer_norm"""
+        defaults().norm(self, op, x, weight, bias, out, mean, var, eps)
+
+    cpdef norm_grad(self, Op op, object grad, object x, object weight, object mean, object var, object dx, object dweight,
+                    object dbias, double eps):
+        """dx = (g - mean g - x^ mean(g x^)) / sqrt(var + eps) for g = grad weight, x^ = (x - mean) / sqrt(var + eps);
+        dweight = sum of grad x^, dbias = sum of grad, over all axes but the last. mean and var: as norm wrote them
+        """
+        defaults().norm_grad(self, op, grad, x, weight, mean, var, dx, dweight, dbias, eps)
+
+    cpdef attention(self, object q, object k, object v, object mask, object out, bint causal, double scale):
         """out = softmax(scale q k^T + mask) v; q (..., t, d), k (..., s, d), v (..., s, e), mask (..., t, s), out (..., t, e)
 
         A float mask is added, a bool one is True where a query may attend to a key; `causal` lets query i see the keys up to
         i + s - t. A row with nothing to attend to gives 0.
         """
-        defaults().attention(self, q, k, v, mask, causal, scale, out)
+        defaults().attention(self, q, k, v, mask, out, causal, scale)
 
-    cpdef attention_grad(self, object grad, object q, object k, object v, object mask, bint causal, double scale, object dq,
-                         object dk, object dv):
+    cpdef attention_grad(self, object grad, object q, object k, object v, object mask, object dq, object dk, object dv, bint causal,
+                         double scale):
         """For p the softmax: dv = p^T grad; ds = p (dp - sum p dp) with dp = grad v^T; dq = scale ds k, dk = scale ds^T q"""
-        defaults().attention_grad(self, grad, q, k, v, mask, causal, scale, dq, dk, dv)
+        defaults().attention_grad(self, grad, q, k, v, mask, dq, dk, dv, causal, scale)
 
-    # ---- Optional: recurrent layers ------------------------------------------------------------
-    # The gates of a cell lie side by side along the last axis. x is the part of their sums that comes from the input, y the
-    # part that comes from the state, h W; bias, a vector or None, is added to y. gates may be None: not wanted.
+    # ---- Optional: convolution and pooling, NHWC --------------------------------------------------------------------------
+    # x (N, H, W, C), weight (KH, KW, C / groups, F), y (N, OH, OW, F). Pairs are (down, right), padding is ((top, bottom),
+    # (left, right)). Each window fits the padded image, and y has a place for each.
 
-    cpdef lstm_cell(self, object x, object y, object bias, object c, object h_out, object c_out, object gates):
-        """i, f, g, o = x + (y + bias), g through tanh and the others through sigmoid; c_out = f c + i g; h_out = o tanh(c_out)
+    cpdef conv2d(self, Op op, object x, object weight, object y, tuple stride, tuple padding, tuple dilation, Py_ssize_t groups):
+        """One of x, weight and y out of the other two: the op says which, and how"""
+        defaults().conv2d(self, op, x, weight, y, stride, padding, dilation, groups)
 
-        x, y (B, 4H), c, h_out, c_out (B, H); gates (B, 4H) = i, f, g, o, which may be the view x or y; c_out may be c.
+    cpdef pool2d(self, Op op, object x, object out, tuple size, tuple stride, tuple padding):
+        """out[n, i, j, c] = op over the window of x at (i, j)"""
+        defaults().pool2d(self, op, x, out, size, stride, padding)
+
+    cpdef pool2d_grad(self, Op op, object grad, object x, object out, tuple size, tuple stride, tuple padding):
+        """out = the gradient of x, when that of pool2d(x) is grad. Of max_pool2d each window's goes to its first largest element in
+        the image, or to its first NaN; avg_pool2d needs no x, which is None
         """
-        defaults().lstm_cell(self, x, y, bias, c, h_out, c_out, gates)
+        defaults().pool2d_grad(self, op, grad, x, out, size, stride, padding)
 
-    cpdef lstm_cell_grad(self, object dy, object dh, object dc, object gates, object c, object c_out, object ds, object dc_out):
-        """For d = dy + dh, the gradient of h_out, t = tanh(c_out) and e = dc + d o (1 - t^2):
-        ds (B, 4H) = e g i (1 - i), e c f (1 - f), e i (1 - g^2), d t o (1 - o);  dc_out = e f, which may be dc
+    # ---- Optional: recurrent layers ----------------------------------------------------------------------------------
+    # The gates of a cell lie side by side along the last axis. x is the part of their preactivations that comes from the input,
+    # y the part that comes from the state, h W; bias, a vector or None, is added to y. gates may be None: not wanted. What a cell
+    # does not have is None as well: c and its kin of GRU, dx of LSTM, where it is ds.
+
+    cpdef cell(self, Op op, object x, object y, object bias, object state, object h_out, object c_out, object gates):
+        """h_out, c_out and gates of one step from the state, which is c for lstm_cell and h for gru_cell
+
+        lstm_cell: x, y (B, 4H), state, h_out, c_out (B, H), gates (B, 4H) = i, f, g, o, which may be the view x or y; c_out may
+        be c. gru_cell: x, y (B, 3H) have r, z, n; state, h_out (B, H); gates (B, 4H) = r, z, n, m.
         """
-        defaults().lstm_cell_grad(self, dy, dh, dc, gates, c, c_out, ds, dc_out)
+        defaults().cell(self, op, x, y, bias, state, h_out, c_out, gates)
 
-    cpdef gru_cell(self, object x, object y, object bias, object h, object h_out, object gates):
-        """r, z = sigmoid(x + (y + bias)), m = y + bias, n = tanh(x + r m);  h_out = n + z (h - n)
+    cpdef cell_grad(self, Op op, object dy, object dh, object dc, object gates, object state, object c_out, object dx, object ds,
+                    object dstate):
+        """dx, ds and dstate: the gradients of x, y and the state, for dy + dh that of h_out and dc that of c_out
 
-        x, y (B, 3H) have r, z, n; h, h_out (B, H); gates (B, 4H) = r, z, n, m.
+        lstm_cell, with d = dy + dh, t = tanh(c_out), e = dc + d o (1 - t^2): ds (B, 4H) = e g i (1 - i), e c f (1 - f),
+        e i (1 - g^2), d t o (1 - o); dstate = e f, which may be dc.
+        gru_cell, with dn = d (1 - z) (1 - n^2), dz = d (h - n) z (1 - z), dr = dn m r (1 - r): dx (B, 3H) = dr, dz, dn;
+        ds (B, 3H) = dr, dz, dn r; dstate = d z, which may be dh.
         """
-        defaults().gru_cell(self, x, y, bias, h, h_out, gates)
+        defaults().cell_grad(self, op, dy, dh, dc, gates, state, c_out, dx, ds, dstate)
 
-    cpdef gru_cell_grad(self, object dy, object dh, object h, object gates, object dx, object ds, object dh_out):
-        """For d = dy + dh: dn = d (1 - z) (1 - n^2), dz = d (h - n) z (1 - z), dr = dn m r (1 - r);
-        dx (B, 3H) = dr, dz, dn, of x;  ds (B, 3H) = dr, dz, dn r, of y;  dh_out = d z, which may be dh
+    cpdef sequence(self, Op op, object x, object weight, object bias, object h, object c, object gates):
+        """h[t + 1], c[t + 1], gates[t] = one step from x[t], h[t] weight and c[t], for t = 0, 1, ...
+
+        x (T, B, G H), weight (H, G H), bias (G H,) or None, with G = 4 for lstm, 3 for gru and 1 for rnn; h and c (T + 1, B, H),
+        whose first entries are given. gates (T, B, 4H) as in cell; without them lstm has one c (1, B, H), overwritten.
         """
-        defaults().gru_cell_grad(self, dy, dh, h, gates, dx, ds, dh_out)
+        defaults().sequence(self, op, x, weight, bias, h, c, gates)
 
-    cpdef lstm(self, object x, object weight, object bias, object h, object c, object gates):
-        """h[t + 1], c[t + 1], gates[t] = lstm_cell of x[t], h[t] weight and c[t], for t = 0, 1, ...
-
-        x (T, B, 4H), weight (H, 4H), bias (4H,) or None, h and c (T + 1, B, H), whose first entries are given; without gates
-        (T, B, 4H) there is one c (1, B, H), overwritten.
+    cpdef sequence_grad(self, Op op, object dy, object weight, object h, object c, object gates, object dx, object ds, object dh,
+                        object dc):
+        """dx, ds (T, B, G H) = the gradients of x and of h weight (dx of gru only: elsewhere they are equal), for dy (T, B, H) that
+        of h[1:]; dh, dc (B, H): from that of the last h and c (besides dy) to that of the first. lstm needs no h
         """
-        defaults().lstm(self, x, weight, bias, h, c, gates)
-
-    cpdef lstm_grad(self, object dy, object weight, object c, object gates, object ds, object dh, object dc):
-        """ds (T, B, 4H) = the gradient of x, for dy (T, B, H) that of h[1:]; dh, dc (B, H): from that of the last h and c (besides
-        dy) to that of the first
-        """
-        defaults().lstm_grad(self, dy, weight, c, gates, ds, dh, dc)
-
-    cpdef gru(self, object x, object weight, object bias, object h, object gates):
-        """h[t + 1], gates[t] = gru_cell of x[t], h[t] weight and h[t]: shapes as in lstm, with 3H for x and the weight"""
-        defaults().gru(self, x, weight, bias, h, gates)
-
-    cpdef gru_grad(self, object dy, object weight, object h, object gates, object dx, object ds, object dh):
-        """dx, ds (T, B, 3H) = the gradients of x and of h weight; dy and dh as in lstm_grad"""
-        defaults().gru_grad(self, dy, weight, h, gates, dx, ds, dh)
-
-    cpdef rnn(self, Op op, object x, object weight, object bias, object h):
-        """h[t + 1] = op(x[t] + (h[t] weight + bias)): x (T, B, H), weight (H, H), h (T + 1, B, H); op is tanh or relu"""
-        defaults().rnn(self, op, x, weight, bias, h)
-
-    cpdef rnn_grad(self, Op op, object dy, object weight, object h, object ds, object dh):
-        """ds (T, B, H) = the gradient of x; dy and dh as in lstm_grad"""
-        defaults().rnn_grad(self, op, dy, weight, h, ds, dh)
+        defaults().sequence_grad(self, op, dy, weight, h, c, gates, dx, ds, dh, dc)
 
     # ---- Optional: steps of optimizers, in place ---------------------------------------------------------------------
-    # Lists of arrays, one entry for each parameter. Penalties of 0 are left out, whatever they would be multiplied by.
 
-    cpdef sgd_step(self, list params, list grads, list u, double lr, double momentum, double dampening, double weight_decay,
-                   double l1, bint nesterov, double correction):
-        """g' = g + weight_decay p + l1 sign(p);  u = momentum u + (1 - dampening) g';  p -= lr u / correction
+    cpdef step(self, Op op, list params, list grads, list m, list v, tuple hyperparameters):
+        """One step of every parameter p with its gradient g, by the rule of the op: lists with one entry for each parameter.
 
-        Nesterov's step is along momentum u + (1 - dampening) g' instead of u. Where u is None, p -= lr g'.
+        hyperparameters: (lr, momentum, dampening, weight_decay, l1, correction) of sgd and nesterov, whose m may be None and v is;
+        (lr, beta1, beta2, eps, weight_decay, correction1, correction2) of adam and adamw. g' = g + weight_decay p + l1 sign(p);
+        penalties of 0 are left out, whatever they would be multiplied by.
         """
-        defaults().sgd_step(self, params, grads, u, lr, momentum, dampening, weight_decay, l1, nesterov, correction)
-
-    cpdef adam_step(self, list params, list grads, list m, list v, double lr, double beta1, double beta2, double eps,
-                    double weight_decay, bint decoupled, double correction1, double correction2):
-        """m = beta1 m + (1 - beta1) g';  v = beta2 v + (1 - beta2) g' g';
-        p -= lr (m / correction1) / (sqrt(v / correction2) + eps), with g' as in sgd_step, or p -= lr weight_decay p first
-        """
-        defaults().adam_step(self, params, grads, m, v, lr, beta1, beta2, eps, weight_decay, decoupled, correction1, correction2)
+        defaults().step(self, op, params, grads, m, v, hyperparameters)

@@ -7,6 +7,7 @@ Sizes that belong to both axes of an image are an int or a pair (down, right). P
 from operator import index as as_index
 from typing import Any
 
+from needle_ndarray.backend import CONV2D, POOL2D
 from needle_ndarray.creation import empty
 from needle_ndarray.dtypes import DType, float32, promote_types, result_type
 from needle_ndarray.ndarray import NDArray
@@ -121,7 +122,7 @@ def conv2d(
     (x, weight), dtype = _floats("conv2d", x, weight)
     to = _Convolution("conv2d", x.shape, weight.shape, stride, padding, dilation, groups)
     out = empty(to.y, dtype, x.device)
-    x.backend.conv2d(x, weight, *to.arguments, out)
+    x.backend.conv2d(CONV2D["conv2d"], x, weight, out, *to.arguments)
     return out
 
 
@@ -145,7 +146,7 @@ def conv2d_input_grad(
     to = _Convolution("conv2d_input_grad", x_shape, weight.shape, stride, padding, dilation, groups)
     _same_shape("conv2d_input_grad", grad, to.y)
     out = empty(to.x, dtype, grad.device)
-    grad.backend.conv2d_input_grad(grad, weight, *to.arguments, out)
+    grad.backend.conv2d(CONV2D["conv2d_input_grad"], out, weight, grad, *to.arguments)
     return out
 
 
@@ -165,7 +166,7 @@ def conv2d_weight_grad(
     to = _Convolution("conv2d_weight_grad", x.shape, weight_shape, stride, padding, dilation, groups)
     _same_shape("conv2d_weight_grad", grad, to.y)
     out = empty(to.weight, dtype, x.device)
-    x.backend.conv2d_weight_grad(x, grad, *to.arguments, out)
+    x.backend.conv2d(CONV2D["conv2d_weight_grad"], x, out, grad, *to.arguments)
     return out
 
 
@@ -200,7 +201,7 @@ def max_pool2d(x: NDArray, size: Any, stride: Any = None, padding: Any = 0) -> N
     (x,), dtype = _floats("max_pool2d", x)
     to = _Pooling("max_pool2d", x.shape, size, stride, padding)
     out = empty(to.y, dtype, x.device)
-    x.backend.max_pool2d(x, *to.arguments, out)
+    x.backend.pool2d(POOL2D["max_pool2d"], x, out, *to.arguments)
     return out
 
 
@@ -217,7 +218,7 @@ def max_pool2d_grad(grad: NDArray, x: NDArray, size: Any, stride: Any = None, pa
     to = _Pooling("max_pool2d_grad", x.shape, size, stride, padding)
     _same_shape("max_pool2d_grad", grad, to.y)
     out = empty(to.x, dtype, x.device)
-    x.backend.max_pool2d_grad(grad, x, *to.arguments, out)
+    x.backend.pool2d_grad(POOL2D["max_pool2d"], grad, x, out, *to.arguments)
     return out
 
 
@@ -236,7 +237,7 @@ def avg_pool2d(x: NDArray, size: Any, stride: Any = None, padding: Any = 0) -> N
     (x,), dtype = _floats("avg_pool2d", x)
     to = _Pooling("avg_pool2d", x.shape, size, stride, padding)
     out = empty(to.y, dtype, x.device)
-    x.backend.avg_pool2d(x, *to.arguments, out)
+    x.backend.pool2d(POOL2D["avg_pool2d"], x, out, *to.arguments)
     return out
 
 
@@ -253,7 +254,7 @@ def avg_pool2d_grad(grad: NDArray, x_shape: Any, size: Any, stride: Any = None, 
     to = _Pooling("avg_pool2d_grad", x_shape, size, stride, padding)
     _same_shape("avg_pool2d_grad", grad, to.y)
     out = empty(to.x, dtype, grad.device)
-    grad.backend.avg_pool2d_grad(grad, *to.arguments, out)
+    grad.backend.pool2d_grad(POOL2D["avg_pool2d"], grad, None, out, *to.arguments)
     return out
 
 

@@ -15,7 +15,7 @@ from needle_ndarray.operands cimport (
 )
 from needle_ndarray.optable cimport BOOL, DTYPE_COUNT, FLOAT32, FLOAT64, INT32, INT64
 
-from needle_ndarray.backend import BINARY, REDUCE, UNARY
+from needle_ndarray.backend import BINARY, REDUCE, ROWS, UNARY
 from needle_ndarray.dtypes import DTYPES, promote_types
 from needle_ndarray.layout import BroadcastError, normal_axes
 
@@ -26,7 +26,7 @@ for _a in DTYPES:
         PROMOTE[<int> _a.code][<int> _b.code] = promote_types(_a, _b).code
 
 cdef Op ADD = BINARY["add"], MULTIPLY = BINARY["multiply"], DIVIDE = BINARY["divide"], POWER = BINARY["power"]
-cdef Op SQRT = UNARY["sqrt"], MIN = REDUCE["min"]
+cdef Op SQRT = UNARY["sqrt"], MIN = REDUCE["min"], LOGSUMEXP = ROWS["logsumexp"]
 cdef list ALL_AXES = [tuple(range(n)) for n in range(MAX_NDIM + 1)]
 
 
@@ -215,7 +215,6 @@ cpdef NDArray reduce_op(Op op, NDArray a, object axis=None, bint keepdims=False)
     """op over axes: None for all, an int or a tuple"""
     cdef tuple axes
     cdef Py_ssize_t shape[MAX_NDIM]
-    cdef Py_ssize_t kept_shape[MAX_NDIM]
     cdef int i, kept = 0, code = compute_code(op, a._dtype)
     cdef bint reduced[MAX_NDIM]
     cdef NDArray out
@@ -230,20 +229,14 @@ cpdef NDArray reduce_op(Op op, NDArray a, object axis=None, bint keepdims=False)
     for i in axes:
         reduced[i] = True
     for i in range(a._ndim):
-        kept_shape[i] = 1 if reduced[i] else a._shape[i]
-        if not reduced[i]:
-            shape[kept] = a._shape[i]
-            kept += 1
-        elif a._shape[i] == 0 and op.result == "same":
+        if reduced[i] and a._shape[i] == 0 and op.result == "same":
             raise ValueError(f"{op.name}: shape {a.shape} over axis {axis}: no elements, and no identity")
+        if keepdims or not reduced[i]:
+            shape[kept] = 1 if reduced[i] else a._shape[i]
+            kept += 1
     a = to_dtype(a, code)
     out = empty_compact(a._backend, op.out_code[code], kept, shape)
-    a._backend.reduce(op, a, axes, out)
-    if keepdims and kept != a._ndim:
-        out.set_ndim(a._ndim)
-        for i in range(a._ndim):
-            out._shape[i] = kept_shape[i]
-        out.set_compact()
+    a._backend.reduce(op, a, out, axes)
     return out
 
 
@@ -259,7 +252,7 @@ cpdef NDArray arg_reduce_op(Op op, NDArray a, object axis=None, bint keepdims=Fa
             shape[j] = source._shape[i]
             j += 1
     out = empty_compact(a._backend, INT64, j, shape)
-    a._backend.arg_reduce(op, source, at, out)
+    a._backend.arg_reduce(op, source, out, at)
     if keepdims:
         return out.reshape((1,) * a._ndim if axis is None else out.shape[:at] + (1,) + out.shape[at:])
     return out
@@ -271,28 +264,28 @@ def scan_op(Op op, NDArray a, axis=None):
     cdef int at = normal_axis(op.name, 0 if axis is None else axis, source._ndim)
     source = to_dtype(source, op.out_code[compute_code(op, a._dtype)])
     out = empty_compact(a._backend, source._dtype, source._ndim, source._shape)
-    a._backend.scan(op, source, at, out)
+    a._backend.scan(op, source, out, at)
     return out
 
 
-def last_axis_op(str verb, NDArray a, axis, bint keeps_axis):
-    """One of the fused verbs along axes that are moved to the end and merged; the result is compact"""
+def last_axis_op(Op op not None, NDArray a not None, axis):
+    """An op of rows along axes that are moved to the end and merged; the result is compact"""
     cdef int code = PROMOTE[a._dtype][<int> FLOAT32]
     cdef NDArray out, target
-    axes = normal_axes(verb, axis, a._ndim)
+    axes = normal_axes(op.name, axis, a._ndim)
     kept = tuple([i for i in range(a._ndim) if i not in axes])
     lead = tuple([a._shape[i] for i in kept])
     n = math.prod([a._shape[i] for i in axes])
     if n == 0:
-        raise ValueError(f"{verb}: shape {a.shape} over axis {axis}: no elements")
+        raise ValueError(f"{op.name}: shape {a.shape} over axis {axis}: no elements")
     rows = to_dtype(a, code).permute(kept + axes).reshape(lead + (n,))
-    if not keeps_axis:
+    if op is LOGSUMEXP:
         out = NDArray.make(lead, device=a.device, dtype=DTYPES[code])
-        getattr(a._backend, verb)(rows, out)
+        a._backend.rows(op, rows, out)
         return out
     out = empty_compact(a._backend, code, a._ndim, a._shape)
     target = out.permute(kept + axes).reshape(lead + (n,))
-    getattr(a._backend, verb)(rows, target)
+    a._backend.rows(op, rows, target)
     if target._buffer is not out._buffer:               # the merged axes have no view
         a._backend.copy(target.reshape([a._shape[i] for i in kept + axes]), out.permute(kept + axes))
     return out

@@ -3,10 +3,12 @@
 import math
 from typing import Any
 
+from needle_ndarray.backend import NORM
 from needle_ndarray.dtypes import bool_, float32, float64, int64, promote_types
 from needle_ndarray.ndarray import NDArray, beside, bounds, broadcast_shapes, fits, norm_results, suits_norm
 
 Named = dict[str, Any]
+LAYER_NORM, BATCH_NORM = NORM["layer_norm"], NORM["batch_norm"]
 
 # ---- Norms -----------------------------------------------------------------------------------------------------------
 
@@ -27,7 +29,7 @@ def layer_norm(x: NDArray, weight: NDArray | None = None, bias: NDArray | None =
     if not suits_norm(x, eps, None, (), (weight, bias)):
         x, eps = _for_norm("layer_norm", x, eps, weight=weight, bias=bias)
     out = beside(x, x.shape)
-    out.backend.layer_norm(x, weight, bias, eps, out)
+    out.backend.norm(LAYER_NORM, x, weight, bias, out, None, None, eps)
     return out
 
 
@@ -49,7 +51,7 @@ def layer_norm_grad(
     if grad is None or not suits_norm(x, eps, grad, (), (weight,)):
         x, eps = _for_norm("layer_norm_grad", x, eps, {"grad": grad}, weight=weight)
     dx, dweight, dbias = norm_results(x)
-    dx.backend.layer_norm_grad(grad, x, weight, eps, dx, dweight, dbias)
+    dx.backend.norm_grad(LAYER_NORM, grad, x, weight, None, None, dx, dweight, dbias, eps)
     return dx, dweight, dbias
 
 
@@ -71,7 +73,7 @@ def batch_norm(
     if not suits_norm(x, eps, None, (), (weight, bias)):
         x, eps = _for_norm("batch_norm", x, eps, weight=weight, bias=bias)
     out, mean, var = norm_results(x)
-    out.backend.batch_norm(x, weight, bias, eps, out, mean, var)
+    out.backend.norm(BATCH_NORM, x, weight, bias, out, mean, var, eps)
     return out, mean, var
 
 
@@ -94,7 +96,7 @@ def batch_norm_grad(
     if grad is None or not suits_norm(x, eps, grad, (mean, var), (weight,)):
         x, eps = _for_norm("batch_norm_grad", x, eps, {"grad": grad}, {"mean": mean, "var": var}, weight=weight)
     dx, dweight, dbias = norm_results(x)
-    dx.backend.batch_norm_grad(grad, x, mean, var, weight, eps, dx, dweight, dbias)
+    dx.backend.norm_grad(BATCH_NORM, grad, x, weight, mean, var, dx, dweight, dbias, eps)
     return dx, dweight, dbias
 
 
@@ -160,7 +162,7 @@ def attention(
     """
     q, k, v, mask = _attended("attention", q, k, v, mask)
     out = beside(q, q.shape[:-1] + v.shape[-1:])
-    out.backend.attention(q, k, v, mask, bool(causal), _scale("attention", scale, q.shape[-1]), out)
+    out.backend.attention(q, k, v, mask, out, bool(causal), _scale("attention", scale, q.shape[-1]))
     return out
 
 
@@ -188,7 +190,7 @@ def attention_grad(
     _like("attention_grad", q, q.shape[:-1] + v.shape[-1:], grad=grad)
     dq, dk, dv = (beside(x, x.shape) for x in (q, k, v))
     factor = _scale("attention_grad", scale, q.shape[-1])
-    dq.backend.attention_grad(grad, q, k, v, mask, bool(causal), factor, dq, dk, dv)
+    dq.backend.attention_grad(grad, q, k, v, mask, dq, dk, dv, bool(causal), factor)
     return dq, dk, dv
 
 

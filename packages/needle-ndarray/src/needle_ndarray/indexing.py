@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from needle_ndarray.backend import SCATTER
 from needle_ndarray.creation import arange, empty, only_arrays
 from needle_ndarray.dtypes import bool_
 from needle_ndarray.ndarray import NDArray, bounds, broadcast_shapes, make_array, normal_axes
@@ -178,7 +179,7 @@ def put(x: NDArray, key: Any, values: Any) -> None:
     """x[key] = values where the key holds an array; where positions repeat, the last one wins."""
     rows, offsets, source = _aligned("setitem", x, key, values)
     if offsets.size and source.size:
-        x.backend.put(rows, offsets, source)
+        x.backend.scatter(SCATTER["put"], source, offsets, rows)
     x._handle.mark_written()
 
 
@@ -193,7 +194,7 @@ def add_at(x: NDArray, key: Any, values: Any) -> NDArray:
     if has_arrays(key):
         rows, offsets, source = _aligned("add_at", x, key, values)
         if offsets.size and source.size:
-            x.backend.scatter_add(rows, offsets, source)
+            x.backend.scatter(SCATTER["scatter_add"], source, offsets, rows)
         x._handle.mark_written()
     else:
         view = x[key]
@@ -276,7 +277,7 @@ def scatter_add(x: NDArray, indices: Any, values: Any, /, *, axis: int = 0) -> N
     if source._handle is x._handle:
         source = source.copy()
     if index.size and source.size:
-        x.backend.scatter_add(target, index.reshape(-1).compact(), source)
+        x.backend.scatter(SCATTER["scatter_add"], source, index.reshape(-1).compact(), target)
     x._handle.mark_written()
     return x
 

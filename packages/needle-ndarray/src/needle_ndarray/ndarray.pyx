@@ -26,7 +26,7 @@ from needle_ndarray.operands cimport assign, dtype_code, from_host, is_array_lik
 from needle_ndarray.optable cimport FLOAT32, FLOAT64, INT32, INT64, UINT8, itemsize
 
 from needle_ndarray import arguments, capsules, dispatch, layout, operands, optimizer_steps
-from needle_ndarray.backend import ARG_REDUCE, BINARY, REDUCE, SCAN, UNARY
+from needle_ndarray.backend import ARG_REDUCE, BINARY, REDUCE, ROWS, SCAN, UNARY
 from needle_ndarray.dispatch import last_axis_op, scan_op, where_op
 from needle_ndarray.dtypes import DTYPES
 from needle_ndarray.layout import bounded, normal_axes
@@ -51,6 +51,7 @@ cdef Op ADD = BINARY["add"], SUBTRACT = BINARY["subtract"], MULTIPLY = BINARY["m
 cdef Op FLOOR_DIVIDE = BINARY["floor_divide"], REMAINDER = BINARY["remainder"], POWER = BINARY["power"]
 cdef Op NEGATIVE = UNARY["negative"], ABS = UNARY["abs"], INVERT = UNARY["invert"], SQRT = UNARY["sqrt"]
 cdef Op AND = BINARY["bitwise_and"], OR = BINARY["bitwise_or"], XOR = BINARY["bitwise_xor"]
+cdef Op SOFTMAX = ROWS["softmax"], LOG_SOFTMAX = ROWS["log_softmax"], LOGSUMEXP = ROWS["logsumexp"]
 cdef tuple COMPARE = (BINARY["less"], BINARY["less_equal"], BINARY["equal"], BINARY["not_equal"], BINARY["greater"],
                       BINARY["greater_equal"])
 
@@ -641,13 +642,13 @@ cdef class NDArray:
         return scan_op(SCAN["cumsum"], self, axis)
 
     def softmax(self, axis=-1):
-        return last_axis_op("softmax", self, axis, True)
+        return last_axis_op(SOFTMAX, self, axis)
 
     def log_softmax(self, axis=-1):
-        return last_axis_op("log_softmax", self, axis, True)
+        return last_axis_op(LOG_SOFTMAX, self, axis)
 
     def logsumexp(self, axis=None, keepdims=False):
-        out = last_axis_op("logsumexp", self, axis, False)
+        out = last_axis_op(LOGSUMEXP, self, axis)
         if not keepdims:
             return out
         axes = normal_axes("logsumexp", axis, self._ndim)

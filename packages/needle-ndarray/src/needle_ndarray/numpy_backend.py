@@ -93,16 +93,16 @@ class NumPyBackend(Backend):
     def where(self, condition: Any, a: Any, b: Any, out: Any) -> None:
         view(out)[...] = np.where(view(condition), view(a), view(b))
 
-    def reduce(self, op: Op, a: Any, axes: tuple[int, ...], out: Any) -> None:
+    def reduce(self, op: Op, a: Any, out: Any, axes: tuple[int, ...]) -> None:
         x = view(a)
         wide = {"dtype": WIDER.get(x.dtype.char, np.int64)} if op.result == "sum" else {}
         with np.errstate(all="ignore"):
-            view(out)[...] = getattr(np, op.name)(x, axis=axes, **wide)
+            view(out)[...] = getattr(np, op.name)(x, axis=axes, keepdims=out.ndim == x.ndim, **wide)
 
-    def arg_reduce(self, op: Op, a: Any, axis: int, out: Any) -> None:
+    def arg_reduce(self, op: Op, a: Any, out: Any, axis: int) -> None:
         view(out)[...] = getattr(np, op.name)(view(a), axis=axis)
 
-    def scan(self, op: Op, a: Any, axis: int, out: Any) -> None:
+    def scan(self, op: Op, a: Any, out: Any, axis: int) -> None:
         with np.errstate(all="ignore"):
             view(out)[...] = getattr(np, op.name)(view(a), axis=axis)
 
@@ -113,13 +113,13 @@ class NumPyBackend(Backend):
     def take(self, a: Any, index: Any, out: Any) -> None:
         view(out)[...] = view(a)[view(index)]
 
-    def put(self, a: Any, index: Any, values: Any) -> None:
-        view(a)[view(index)] = view(values)
-
-    def scatter_add(self, a: Any, index: Any, values: Any) -> None:
+    def scatter(self, op: Op, a: Any, index: Any, out: Any) -> None:
         with np.errstate(all="ignore"):
-            np.add.at(view(a), view(index), view(values))
+            if op.name == "put":
+                view(out)[view(index)] = view(a)
+            else:
+                np.add.at(view(out), view(index), view(a))
 
-    def random(self, op: Op, seed: int, counter: int, out: Any) -> None:
+    def random(self, op: Op, out: Any, seed: int, counter: int) -> None:
         make = philox_uniform if op.name == "uniform" else philox_normal
         view(out)[...] = make(seed, counter, out.size, out.dtype.numpy).reshape(out.shape)

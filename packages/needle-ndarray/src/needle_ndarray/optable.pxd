@@ -34,3 +34,24 @@ cdef enum ScanCode:
 
 cdef enum RandomCode:
     UNIFORM, NORMAL
+
+cdef enum ScatterCode:
+    PUT, SCATTER_ADD
+
+cdef enum RowsCode:
+    SOFTMAX, LOG_SOFTMAX, LOGSUMEXP
+
+cdef enum NormCode:
+    LAYER_NORM, BATCH_NORM
+
+cdef enum Conv2dCode:
+    CONV2D, INPUT_GRAD, WEIGHT_GRAD
+
+cdef enum Pool2dCode:
+    MAX_POOL, MAX_POOL_GRAD, AVG_POOL, AVG_POOL_GRAD
+
+cdef enum CellCode:
+    RNN_TANH, RNN_RELU, LSTM, GRU, LSTM_GRAD, GRU_GRAD
+
+cdef enum StepCode:
+    SGD, NESTEROV, ADAM, ADAMW

@@ -1,12 +1,11 @@
 """What an optimizer's step asks of its arrays: compiled, because a model has hundreds of them."""
 
+from needle_ndarray.backend cimport Backend, Op
 from needle_ndarray.buffer cimport Buffer, tick
 from needle_ndarray.layout cimport check_writable, same_shape
 from needle_ndarray.ndarray cimport NDArray, compact_copy
 from needle_ndarray.optable cimport FLOAT32
 
-
-# What an optimizer's step asks of its arrays, here because a model has hundreds of them. Included by ndarray.pyx.
 
 cdef inline bint written_since(NDArray a, long long start):
     return (<Buffer> a._buffer).version > start if isinstance(a._buffer, Buffer) else a._buffer.version > start
@@ -40,8 +39,8 @@ cdef int check_members(str what, str name, list given, list params, bint target)
     return 0
 
 
-def run_step(str verb not None, tuple given not None, tuple numbers not None):
-    """Call the backend's verb with lists of parameters, gradients and states (None where there are none), and with numbers.
+def run_step(str what not None, Op rule not None, tuple given not None, tuple hyperparameters not None):
+    """Call the backend's step with lists of parameters, gradients and up to two kinds of state.
 
     The lists are checked; where some of what will be written shares memory, one parameter is taken after the other.
     """
@@ -49,20 +48,22 @@ def run_step(str verb not None, tuple given not None, tuple numbers not None):
     cdef Py_ssize_t i
     for arrays in given:
         if not isinstance(arrays, (list, tuple)):
-            raise TypeError(f"{verb}: expected lists of NDArrays, got {type(arrays).__name__}")
+            raise TypeError(f"{what}: expected lists of NDArrays, got {type(arrays).__name__}")
         lists.append(list(arrays))
-    if len(lists) < 2:
-        raise ValueError(f"{verb}: expected lists of parameters and of gradients, got {len(lists)} lists")
-    cdef bint disjoint = prepare_step(verb, lists[0], lists[1], lists[2:])
+    cdef int count = len(lists)
+    if not 2 <= count <= 4:
+        raise ValueError(f"{what}: expected lists of parameters, of gradients and of up to two states, got {count} lists")
+    cdef bint disjoint = prepare_step(what, lists[0], lists[1], lists[2:])
     if not lists[0]:
         return
-    step = getattr((<NDArray> lists[0][0])._backend, verb)
-    cdef list none = [] if len(lists) > 2 else [None]
+    cdef Backend backend = (<NDArray> lists[0][0])._backend
+    cdef list params = lists[0], grads = lists[1], m = lists[2] if count > 2 else None, v = lists[3] if count > 3 else None
     if disjoint:
-        step(*lists, *none, *numbers)
+        backend.step(rule, params, grads, m, v, hyperparameters)
     else:
-        for i in range(len(lists[0])):
-            step(*[[part[i]] for part in lists], *none, *numbers)
+        for i in range(len(params)):
+            backend.step(rule, [params[i]], [grads[i]], None if m is None else [m[i]], None if v is None else [v[i]],
+                         hyperparameters)
 
 
 def suits_step(list arrays not None, list grads not None):

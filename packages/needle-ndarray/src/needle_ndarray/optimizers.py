@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from needle_ndarray.backend import STEP
 from needle_ndarray.ndarray import NDArray, run_step
 
 Arrays = Sequence[NDArray]
@@ -49,9 +50,8 @@ def sgd_step(
     numbers = _numbers("sgd_step", names, (lr, momentum, dampening, weight_decay, l1, correction))
     if u is None and momentum:
         raise ValueError(f"sgd_step: momentum = {momentum}, but no velocities u")
-    run_step(
-        "sgd_step", (params, grads) if u is None else (params, grads, u), (*numbers[:5], bool(nesterov), numbers[5])
-    )
+    rule = STEP["nesterov" if nesterov else "sgd"]
+    run_step("sgd_step", rule, (params, grads) if u is None else (params, grads, u), numbers)
 
 
 def adam_step(
@@ -88,7 +88,7 @@ def adam_step(
     """
     names = "lr", "beta1", "beta2", "eps", "weight_decay", "correction1", "correction2"
     numbers = _numbers("adam_step", names, (lr, beta1, beta2, eps, weight_decay, correction1, correction2))
-    run_step("adam_step", (params, grads, m, v), (*numbers[:5], bool(decoupled), *numbers[5:]))
+    run_step("adam_step", STEP["adamw" if decoupled else "adam"], (params, grads, m, v), numbers)
 
 
 def _numbers(what: str, names: tuple[str, ...], values: tuple[Any, ...]) -> tuple[float, ...]:

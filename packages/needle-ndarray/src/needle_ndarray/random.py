@@ -70,7 +70,7 @@ def _draw(kind: str, shape: tuple[int, ...], device: Any, dtype: Any) -> NDArray
         return make_array(np.asarray(draw(*shape)), target, device)
     out = NDArray.make(shape, device=device, dtype=target)
     first = _generator.advance(out.size, target.itemsize)
-    out.backend.random(RANDOM[kind], _generator.seed, first, out)
+    out.backend.random(RANDOM[kind], out, _generator.seed, first)
     return out
 
 

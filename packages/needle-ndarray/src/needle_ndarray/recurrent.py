@@ -11,7 +11,7 @@ the bias (gates H,), or None, are those of the state. States are (T + 1, B, H), 
 
 from typing import Any
 
-from needle_ndarray.backend import UNARY, Op
+from needle_ndarray.backend import SEQUENCE, Op
 from needle_ndarray.creation import empty
 from needle_ndarray.fused import _floats, _like
 from needle_ndarray.ndarray import NDArray
@@ -37,7 +37,7 @@ def lstm(
     h = _states("lstm", sums, (times + 1, batch, n), h0=h0)
     c = _states("lstm", sums, (times + 1 if keep else 1, batch, n), c0=c0)
     gates = empty((times, batch, 4 * n), sums.dtype, sums.device) if keep else None
-    h.backend.lstm(sums, weight, bias, h, c, gates)
+    h.backend.sequence(SEQUENCE["lstm"], sums, weight, bias, h, c, gates)
     return h, c, gates
 
 
@@ -58,7 +58,7 @@ def lstm_grad(
     ds = empty(gates.shape, gates.dtype, gates.device)
     dh0 = _start("lstm_grad", gates, (batch, n), dh=dh)
     dc0 = _start("lstm_grad", gates, (batch, n), dc=dc)
-    ds.backend.lstm_grad(grad, weight, c, gates, ds, dh0, dc0)
+    ds.backend.sequence_grad(SEQUENCE["lstm"], grad, weight, None, c, gates, None, ds, dh0, dc0)
     return ds, dh0, dc0
 
 
@@ -81,7 +81,7 @@ def gru(
     _like("gru", sums, (3 * n,), **_given(bias=bias))
     h = _states("gru", sums, (times + 1, batch, n), h0=h0)
     gates = empty((times, batch, 4 * n), sums.dtype, sums.device) if keep else None
-    h.backend.gru(sums, weight, bias, h, gates)
+    h.backend.sequence(SEQUENCE["gru"], sums, weight, bias, h, None, gates)
     return h, gates
 
 
@@ -101,7 +101,7 @@ def gru_grad(
     _like("gru_grad", gates, (times + 1, batch, n), h=h)
     dx, ds = (empty((times, batch, 3 * n), gates.dtype, gates.device) for _ in range(2))
     dh0 = _start("gru_grad", gates, (batch, n), dh=dh)
-    ds.backend.gru_grad(grad, weight, h, gates, dx, ds, dh0)
+    ds.backend.sequence_grad(SEQUENCE["gru"], grad, weight, h, None, gates, dx, ds, dh0, None)
     return dx, ds, dh0
 
 
@@ -111,7 +111,7 @@ def rnn(sums: NDArray, weight: NDArray, bias: NDArray | None, h0: NDArray, nonli
     times, batch, n = _sizes("rnn", sums, weight, 1)
     _like("rnn", sums, (n,), **_given(bias=bias))
     h = _states("rnn", sums, (times + 1, batch, n), h0=h0)
-    h.backend.rnn(op, sums, weight, bias, h)
+    h.backend.sequence(op, sums, weight, bias, h, None, None)
     return h
 
 
@@ -124,7 +124,7 @@ def rnn_grad(
     _like("rnn_grad", grad, (times + 1, batch, n), h=h)
     ds = empty(grad.shape, grad.dtype, grad.device)
     dh0 = _start("rnn_grad", grad, (batch, n), dh=dh)
-    ds.backend.rnn_grad(op, grad, weight, h, ds, dh0)
+    ds.backend.sequence_grad(op, grad, weight, h, None, None, None, ds, dh0, None)
     return ds, dh0
 
 
@@ -171,7 +171,7 @@ def _start(what: str, like: NDArray, shape: tuple[int, int], **given: Any) -> ND
 def _nonlinearity(what: str, name: str) -> Op:
     if name not in ("tanh", "relu"):
         raise ValueError(f"{what}: nonlinearity {name!r}: expected 'tanh' or 'relu'")
-    return UNARY[name]
+    return SEQUENCE[f"rnn_{name}"]
 
 
 __all__ = "lstm lstm_grad gru gru_grad rnn rnn_grad".split()

@@ -1,7 +1,8 @@
+# cython: embedsignature.format=clinic
 """The CPU backend: hands NDArrays to the kernels, with threads where there is enough work."""
 
 from needle_ndarray.backend cimport (
-    ARG_REDUCE_OP, BINARY_OP, RANDOM_OP, REDUCE_OP, SCAN_OP, UNARY_OP, Backend, Op
+    ARG_REDUCE_OP, BINARY_OP, RANDOM_OP, REDUCE_OP, SCAN_OP, SCATTER_OP, UNARY_OP, Backend, Op
 )
 from needle_ndarray.blas cimport blas, make_room, make_room_for_numpy
 from needle_ndarray.buffer cimport Buffer, allocate as allocate_buffer
@@ -9,12 +10,12 @@ from needle_ndarray.cpu_backend cimport convolution, network, optimizers, recurr
 from needle_ndarray.cpu_backend.guard cimport (
     LARGEST, NOGIL_FROM, THREADS_FROM, THREADS_FROM_FLOPS, THREADS_FROM_MATH, agree, done, host, known
 )
-from needle_ndarray.kernels cimport conv, ewise, nn, optim, pool as pools, recurrent as cells, strided
+from needle_ndarray.kernels cimport ewise, strided
 from needle_ndarray.kernels cimport index as indexing, matmul as products, random as generators, reduce as reductions
 from needle_ndarray.kernels.gemm cimport Blas
 from needle_ndarray.kernels.views cimport View, int64
 from needle_ndarray.ndarray cimport NDArray, empty_compact
-from needle_ndarray.optable cimport EXP, FLOAT32, GELU_GRAD, INT64, POWER
+from needle_ndarray.optable cimport EXP, FLOAT32, GELU_GRAD, INT64, POWER, PUT
 from needle_ndarray.threads cimport threads_for
 
 import numpy as np
@@ -71,15 +72,16 @@ cdef int indexed(int status, Py_ssize_t bound) except -1:
 
 
 cdef bint first_axes(tuple axes, NDArray a, NDArray out) except -1:
-    """Whether the axes are a's first ones, and out has the shape of the others."""
+    """Whether the axes are a's first ones, and out has the shape of the others, or 1 for each and then that."""
     cdef int n = len(axes), i
-    if out._ndim != a._ndim - n:
+    cdef int skipped = out._ndim - (a._ndim - n)
+    if skipped != 0 and skipped != n:
         return False
     for i in range(n):
-        if <int> axes[i] != i:
+        if <int> axes[i] != i or (skipped and out._shape[i] != 1):
             return False
-    for i in range(out._ndim):
-        if out._shape[i] != a._shape[n + i]:
+    for i in range(a._ndim - n):
+        if out._shape[skipped + i] != a._shape[n + i]:
             return False
     return True
 
@@ -209,10 +211,11 @@ cdef class CPUBackend(Backend):
             status = ewise.where_views(&choice, &left, &right, &target, threads)
         done(status)
 
-    cpdef reduce(self, Op op, object a, tuple axes, object out):
+    cpdef reduce(self, Op op, object a, object out, tuple axes):
         known(op, REDUCE_OP)
-        cdef View given, source, target
+        cdef View given, given_out, source, target
         cdef int kept, threads, status, i
+        cdef bint fits
         cdef NDArray x = <NDArray?> a, result = <NDArray?> out
         if x._compact and x._size < NOGIL_FROM and result._size == 1 and len(axes) == x._ndim and x._ptr is not NULL \
                 and result._ptr is not NULL and op.out_code[x._dtype] == result._dtype:
@@ -223,13 +226,19 @@ cdef class CPUBackend(Backend):
             reductions.reduce_rows(op.code, x._dtype, x._ptr, x._size // result._size, result._size, result._dtype, result._ptr)
             return
         host(a, &given)
-        host(out, &target)
+        host(out, &given_out)
         kept = kept_first(&given, axes, &source)
-        if kept != target.ndim or op.out_code[source.dtype] != target.dtype:
+        target = given_out
+        fits = op.out_code[source.dtype] == target.dtype and (target.ndim == kept or target.ndim == given.ndim)
+        if fits and target.ndim != kept:            # out has the reduced axes too, with size 1
+            kept_first(&given_out, axes, &target)
+            target.ndim = kept
+            for i in range(kept, given.ndim):
+                fits = fits and target.shape[i] == 1
+        for i in range(kept if fits else 0):
+            fits = fits and source.shape[i] == target.shape[i]
+        if not fits:
             raise ValueError(f"{op.name}: out does not fit")
-        for i in range(kept):
-            if source.shape[i] != target.shape[i]:
-                raise ValueError(f"{op.name}: out does not fit")
         if target.size == 0:
             return
         threads = threads_for(source.size, THREADS_FROM)
@@ -240,7 +249,7 @@ cdef class CPUBackend(Backend):
                 status = reductions.reduce_views(op.code, &source, kept, &target, threads)
         done(status)
 
-    cpdef arg_reduce(self, Op op, object a, int axis, object out):
+    cpdef arg_reduce(self, Op op, object a, object out, int axis):
         known(op, ARG_REDUCE_OP)
         cdef View given, source, target
         cdef int threads, status
@@ -255,7 +264,7 @@ cdef class CPUBackend(Backend):
             status = reductions.arg_reduce_views(op.code, &source, &target, threads)
         done(status)
 
-    cpdef scan(self, Op op, object a, int axis, object out):
+    cpdef scan(self, Op op, object a, object out, int axis):
         known(op, SCAN_OP)
         cdef View given, given_out, source, target
         cdef int threads, status
@@ -341,41 +350,30 @@ cdef class CPUBackend(Backend):
                 status = indexing.take_views(&source, <const int64*> at.data, &target, threads)
             indexed(status, source.shape[0])
 
-    cpdef put(self, object a, object index, object values):
-        cdef View target, at, source
-        cdef int status
-        host(a, &target)
+    cpdef scatter(self, Op op, object a, object index, object out):
+        known(op, SCATTER_OP)
+        cdef View source, at, target
+        cdef int threads, status, i
+        cdef bint fits
+        host(a, &source)
         host(index, &at)
-        host(values, &source)
-        self.fits_rows("put", &target, &at, &source)
-        if source.size:
-            with nogil:
-                status = indexing.put_views(&target, <const int64*> at.data, &source)
-            indexed(status, target.shape[0])
-
-    cpdef scatter_add(self, object a, object index, object values):
-        cdef View target, at, source
-        cdef int threads, status
-        host(a, &target)
-        host(index, &at)
-        host(values, &source)
-        self.fits_rows("scatter_add", &target, &at, &source)
-        threads = threads_for(source.size, THREADS_FROM)
-        if source.size:
-            with nogil:
-                status = indexing.scatter_add_views(&target, <const int64*> at.data, &source, threads)
-            indexed(status, target.shape[0])
-
-    cdef int fits_rows(self, str what, View* target, View* at, View* source) except -1:
-        cdef int i
-        cdef bint fits = source.ndim == target.ndim and source.ndim > 0 and source.dtype == target.dtype
+        host(out, &target)
+        fits = source.ndim == target.ndim and source.ndim > 0 and source.dtype == target.dtype
         for i in range(1, source.ndim if fits else 0):
             fits = fits and source.shape[i] == target.shape[i]
         if not fits:
-            raise ValueError(f"{what}: values do not fit")
-        return check_index(at, source.shape[0])
+            raise ValueError(f"{op.name}: out does not fit")
+        check_index(&at, source.shape[0])
+        threads = threads_for(source.size, THREADS_FROM)
+        if source.size:
+            with nogil:
+                if op.code == PUT:
+                    status = indexing.put_views(&target, <const int64*> at.data, &source)
+                else:
+                    status = indexing.scatter_add_views(&target, <const int64*> at.data, &source, threads)
+            indexed(status, target.shape[0])
 
-    cpdef random(self, Op op, unsigned long long seed, unsigned long long counter, object out):
+    cpdef random(self, Op op, object out, unsigned long long seed, unsigned long long counter):
         known(op, RANDOM_OP)
         cdef View target
         cdef NDArray array = host(out, &target)
@@ -386,42 +384,10 @@ cdef class CPUBackend(Backend):
         with nogil:
             generators.fill_random(op.code, target.dtype, seed, counter, target.data, target.size, threads)
 
-    # ---- Fused --------------------------------------------------------------------------
+    # ---- Fused: the modules of this package --------------------------------------------------------------------------
 
-    cpdef softmax(self, object a, object out):
-        self.rows(nn.SOFTMAX, a, out)
-
-    cpdef log_softmax(self, object a, object out):
-        self.rows(nn.LOG_SOFTMAX, a, out)
-
-    cpdef logsumexp(self, object a, object out):
-        self.rows(nn.LOGSUMEXP, a, out)
-
-    cdef int rows(self, int op, object a, object out) except -1:
-        cdef View source, target
-        cdef int threads, status
-        host(a, &source)
-        host(out, &target)
-        if source.ndim == 0 or source.dtype < FLOAT32 or source.dtype != target.dtype or source.shape[source.ndim - 1] == 0 \
-                or target.size * (source.shape[source.ndim - 1] if op == nn.LOGSUMEXP else 1) != source.size:
-            raise ValueError("a fused verb of the cpu backend was given arrays whose shapes or dtypes differ")
-        threads = threads_for(source.size, THREADS_FROM_MATH)
-        with nogil:
-            status = nn.softmax_views(op, &source, &target, threads)
-        return done(status)
-
-    cpdef layer_norm(self, object x, object weight, object bias, double eps, object out):
-        network.layer_norm(x, weight, bias, eps, out)
-
-    cpdef layer_norm_grad(self, object grad, object x, object weight, double eps, object dx, object dweight, object dbias):
-        network.layer_norm_grad(grad, x, weight, eps, dx, dweight, dbias)
-
-    cpdef batch_norm(self, object x, object weight, object bias, double eps, object out, object mean, object var):
-        network.batch_norm(x, weight, bias, eps, out, mean, var)
-
-    cpdef batch_norm_grad(self, object grad, object x, object mean, object var, object weight, double eps, object dx,
-                          object dweight, object dbias):
-        network.batch_norm_grad(grad, x, mean, var, weight, eps, dx, dweight, dbias)
+    cpdef rows(self, Op op, object a, object out):
+        network.rows(op, a, out)
 
     cpdef cross_entropy(self, object logits, object labels, object out):
         network.cross_entropy(None, logits, labels, out)
@@ -429,91 +395,47 @@ cdef class CPUBackend(Backend):
     cpdef cross_entropy_grad(self, object grad, object logits, object labels, object out):
         network.cross_entropy(grad, logits, labels, out)
 
-    cpdef attention(self, object q, object k, object v, object mask, bint causal, double scale, object out):
-        if not network.attention(q, k, v, mask, causal, scale, out):
-            Backend.attention(self, q, k, v, mask, causal, scale, out)
+    cpdef norm(self, Op op, object x, object weight, object bias, object out, object mean, object var, double eps):
+        network.norm(op, x, weight, bias, out, mean, var, eps)
 
-    cpdef attention_grad(self, object grad, object q, object k, object v, object mask, bint causal, double scale, object dq,
-                         object dk, object dv):
-        if not network.attention_grad(grad, q, k, v, mask, causal, scale, dq, dk, dv):
-            Backend.attention_grad(self, grad, q, k, v, mask, causal, scale, dq, dk, dv)
+    cpdef norm_grad(self, Op op, object grad, object x, object weight, object mean, object var, object dx, object dweight,
+                    object dbias, double eps):
+        network.norm_grad(op, grad, x, weight, mean, var, dx, dweight, dbias, eps)
 
-    # ---- Convolution and pooling --------------------------------------------------------------------------
+    cpdef attention(self, object q, object k, object v, object mask, object out, bint causal, double scale):
+        if not network.attention(q, k, v, mask, out, causal, scale):
+            Backend.attention(self, q, k, v, mask, out, causal, scale)
 
-    cpdef conv2d(self, object x, object weight, tuple stride, tuple padding, tuple dilation, Py_ssize_t groups, object out):
-        convolution.convolve(self, conv.CONV2D, x, weight, out, stride, padding, dilation, groups)
+    cpdef attention_grad(self, object grad, object q, object k, object v, object mask, object dq, object dk, object dv, bint causal,
+                         double scale):
+        if not network.attention_grad(grad, q, k, v, mask, dq, dk, dv, causal, scale):
+            Backend.attention_grad(self, grad, q, k, v, mask, dq, dk, dv, causal, scale)
 
-    cpdef conv2d_input_grad(self, object grad, object weight, tuple stride, tuple padding, tuple dilation, Py_ssize_t groups,
-                            object out):
-        convolution.convolve(self, conv.INPUT_GRAD, out, weight, grad, stride, padding, dilation, groups)
+    cpdef conv2d(self, Op op, object x, object weight, object y, tuple stride, tuple padding, tuple dilation, Py_ssize_t groups):
+        convolution.conv2d(self, op, x, weight, y, stride, padding, dilation, groups)
 
-    cpdef conv2d_weight_grad(self, object x, object grad, tuple stride, tuple padding, tuple dilation, Py_ssize_t groups,
-                             object out):
-        convolution.convolve(self, conv.WEIGHT_GRAD, x, out, grad, stride, padding, dilation, groups)
+    cpdef pool2d(self, Op op, object x, object out, tuple size, tuple stride, tuple padding):
+        convolution.pool2d(self, op, False, None, x, out, size, stride, padding)
 
-    cpdef max_pool2d(self, object x, tuple size, tuple stride, tuple padding, object out):
-        convolution.pool(self, pools.MAX_POOL, x, None, out, size, stride, padding)
+    cpdef pool2d_grad(self, Op op, object grad, object x, object out, tuple size, tuple stride, tuple padding):
+        convolution.pool2d(self, op, True, grad, x, out, size, stride, padding)
 
-    cpdef max_pool2d_grad(self, object grad, object x, tuple size, tuple stride, tuple padding, object out):
-        convolution.pool(self, pools.MAX_POOL_GRAD, x, grad, out, size, stride, padding)
+    cpdef cell(self, Op op, object x, object y, object bias, object state, object h_out, object c_out, object gates):
+        recurrent.cell(op, x, y, bias, state, h_out, c_out, gates)
 
-    cpdef avg_pool2d(self, object x, tuple size, tuple stride, tuple padding, object out):
-        convolution.pool(self, pools.AVG_POOL, x, None, out, size, stride, padding)
+    cpdef cell_grad(self, Op op, object dy, object dh, object dc, object gates, object state, object c_out, object dx, object ds,
+                    object dstate):
+        recurrent.cell_grad(op, dy, dh, dc, gates, state, c_out, dx, ds, dstate)
 
-    cpdef avg_pool2d_grad(self, object grad, tuple size, tuple stride, tuple padding, object out):
-        convolution.pool(self, pools.AVG_POOL_GRAD, None, grad, out, size, stride, padding)
+    cpdef sequence(self, Op op, object x, object weight, object bias, object h, object c, object gates):
+        recurrent.Run(op, h, x, weight).forward(x, weight, bias, h, c, gates)
 
-    # ---- Recurrent layers --------------------------------------------------------------------------
+    cpdef sequence_grad(self, Op op, object dy, object weight, object h, object c, object gates, object dx, object ds, object dh,
+                        object dc):
+        recurrent.Run(op, dy, ds, weight).backward(dy, weight, h, c, gates, dx, ds, dh, dc)
 
-    cpdef lstm_cell(self, object x, object y, object bias, object c, object h_out, object c_out, object gates):
-        recurrent.cell("lstm_cell", cells.LSTM, (x, y, c, h_out, c_out, gates), (4, 4, 1, 1, 1, 4), 3, c, bias)
-
-    cpdef lstm_cell_grad(self, object dy, object dh, object dc, object gates, object c, object c_out, object ds, object dc_out):
-        recurrent.cell("lstm_cell_grad", cells.LSTM_GRAD, (dy, dh, dc, gates, c, c_out, ds, dc_out), (1, 1, 1, 4, 1, 1, 4, 1), 6, c,
-                       None)
-
-    cpdef gru_cell(self, object x, object y, object bias, object h, object h_out, object gates):
-        recurrent.cell("gru_cell", cells.GRU, (x, y, h, h_out, gates), (3, 3, 1, 1, 4), 3, h, bias)
-
-    cpdef gru_cell_grad(self, object dy, object dh, object h, object gates, object dx, object ds, object dh_out):
-        recurrent.cell("gru_cell_grad", cells.GRU_GRAD, (dy, dh, h, gates, dx, ds, dh_out), (1, 1, 1, 4, 3, 3, 1), 4, h, None)
-
-    cpdef lstm(self, object x, object weight, object bias, object h, object c, object gates):
-        recurrent.Run("lstm", cells.LSTM, h, x, weight).forward(x, weight, bias, h, c, gates)
-
-    cpdef lstm_grad(self, object dy, object weight, object c, object gates, object ds, object dh, object dc):
-        recurrent.Run("lstm_grad", cells.LSTM, dy, ds, weight).backward(dy, weight, None, c, gates, None, ds, dh, dc)
-
-    cpdef gru(self, object x, object weight, object bias, object h, object gates):
-        recurrent.Run("gru", cells.GRU, h, x, weight).forward(x, weight, bias, h, None, gates)
-
-    cpdef gru_grad(self, object dy, object weight, object h, object gates, object dx, object ds, object dh):
-        recurrent.Run("gru_grad", cells.GRU, dy, ds, weight).backward(dy, weight, h, None, gates, dx, ds, dh, None)
-
-    cpdef rnn(self, Op op, object x, object weight, object bias, object h):
-        recurrent.Run("rnn", recurrent.rnn_kind(op), h, x, weight).forward(x, weight, bias, h, None, None)
-
-    cpdef rnn_grad(self, Op op, object dy, object weight, object h, object ds, object dh):
-        recurrent.Run("rnn_grad", recurrent.rnn_kind(op), dy, ds, weight).backward(dy, weight, h, None, None, None, ds, dh, None)
-
-    # ---- Optimizer steps --------------------------------------------------------------------------
-
-    cpdef sgd_step(self, list params, list grads, list u, double lr, double momentum, double dampening, double weight_decay,
-                   double l1, bint nesterov, double correction):
-        cdef optim.Rule rule = optimizers.rule_of(optim.SGD, lr, weight_decay)
-        rule.beta1, rule.rest1, rule.l1 = momentum, 1 - dampening, l1
-        rule.nesterov, rule.correction1 = nesterov, correction
-        optimizers.step("sgd_step", params, grads, u, None, &rule)
-
-    cpdef adam_step(self, list params, list grads, list m, list v, double lr, double beta1, double beta2, double eps,
-                    double weight_decay, bint decoupled, double correction1, double correction2):
-        cdef optim.Rule rule = optimizers.rule_of(optim.ADAM, lr, 0 if decoupled else weight_decay)
-        rule.beta1, rule.rest1, rule.beta2, rule.rest2, rule.eps = beta1, 1 - beta1, beta2, 1 - beta2, eps
-        rule.decay = lr * weight_decay if decoupled else 0
-        rule.correction1, rule.correction2 = correction1, correction2
-        if m is None or v is None:
-            raise ValueError("adam_step: expected lists of m and v, got None")
-        optimizers.step("adam_step", params, grads, m, v, &rule)
+    cpdef step(self, Op op, list params, list grads, list m, list v, tuple hyperparameters):
+        optimizers.step(op, params, grads, m, v, hyperparameters)
 
     # ---- The course's teaching pieces --------------------------------------------------------------------------
 

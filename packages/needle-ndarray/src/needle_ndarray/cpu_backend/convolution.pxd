@@ -1,5 +1,6 @@
-from needle_ndarray.backend cimport Backend
+from needle_ndarray.backend cimport Backend, Op
 
-cdef int convolve(Backend backend, int op, object x, object weight, object y, tuple stride, tuple padding, tuple dilation,
-                  Py_ssize_t groups) except -1
-cdef int pool(Backend backend, int op, object x, object y, object out, tuple size, tuple stride, tuple padding) except -1
+cdef int conv2d(Backend backend, Op op, object x, object weight, object y, tuple stride, tuple padding, tuple dilation,
+                Py_ssize_t groups) except -1
+cdef int pool2d(Backend backend, Op op, bint backward, object grad, object x, object out, tuple size, tuple stride,
+                tuple padding) except -1

@@ -2,15 +2,15 @@
 
 from libc.math cimport INFINITY
 
-from needle_ndarray.backend cimport Backend
+from needle_ndarray.backend cimport CONV2D_OP, POOL2D_OP, Backend, Op
 from needle_ndarray.blas cimport blas, make_room
 from needle_ndarray.buffer cimport Buffer, allocate as allocate_buffer
-from needle_ndarray.cpu_backend.guard cimport LARGEST, THREADS_FROM, THREADS_FROM_FLOPS, agree, host
+from needle_ndarray.cpu_backend.guard cimport LARGEST, THREADS_FROM, THREADS_FROM_FLOPS, agree, host, known
 from needle_ndarray.kernels cimport conv, matmul as products, pool as pools
 from needle_ndarray.kernels.gemm cimport Blas
 from needle_ndarray.kernels.views cimport View
 from needle_ndarray.ndarray cimport NDArray, empty_compact
-from needle_ndarray.optable cimport FLOAT32
+from needle_ndarray.optable cimport AVG_POOL_GRAD, CONV2D, FLOAT32, INPUT_GRAD, MAX_POOL, MAX_POOL_GRAD, WEIGHT_GRAD
 from needle_ndarray.threads cimport threads_for
 
 
@@ -84,15 +84,16 @@ cdef int threads_for_work(double work, Py_ssize_t threshold) noexcept:
     return threads_for(<Py_ssize_t> min(work, 1e18), threshold)
 
 
-cdef int convolve(Backend backend, int op, object x, object weight, object y, tuple stride, tuple padding, tuple dilation,
-                  Py_ssize_t groups) except -1:
-    """One of the three verbs: the operand that `op` computes is written. What needs BLAS is left to the default without it."""
+cdef int conv2d(Backend backend, Op op, object x, object weight, object y, tuple stride, tuple padding, tuple dilation,
+                Py_ssize_t groups) except -1:
+    """One of the three ops: the operand that it computes is written. What needs BLAS is left to the default without it."""
+    known(op, CONV2D_OP)
     cdef View image, filters, result
     cdef conv.Conv g
     cdef const Blas* blas_found = blas()
     cdef Py_ssize_t count
     cdef Py_ssize_t after[2]
-    cdef int threads, dtype
+    cdef int threads, dtype, code = op.code
     cdef NDArray a, b, c
     cdef Buffer scratch
     cdef char* scratch_at
@@ -105,80 +106,79 @@ cdef int convolve(Backend backend, int op, object x, object weight, object y, tu
     if g.c % groups or g.f % groups or filters.shape[2] != g.c // groups or filters.shape[3] != g.f:
         raise ValueError("a verb of the cpu backend was given arrays whose shapes or dtypes do not fit the geometry")
     g.groups = groups
-    out = y if op == conv.CONV2D else x if op == conv.INPUT_GRAD else weight
+    out = y if code == CONV2D else x if code == INPUT_GRAD else weight
     if image.size == 0 or filters.size == 0 or result.size == 0:
         backend.fill(out, 0)
         return 0
     rest = trimmed(&g, after)
     if rest is not None:                # small images under wide padding: most of the products would be with zeros
-        if op == conv.WEIGHT_GRAD:
+        if code == WEIGHT_GRAD:
             backend.fill(weight, 0)
-        return convolve(backend, op, x, weight[rest[0]], y, stride, rest[1], dilation, groups)
+        return conv2d(backend, op, x, weight[rest[0]], y, stride, rest[1], dilation, groups)
     if groups == 1 and g.kh == g.h and g.kw == g.w and g.dh == 1 and g.dw == 1 and g.oh == 1 and g.ow == 1 and g.top + g.left == 0:
         g.c *= g.h * g.w                # the kernel sees the image whole: a product of matrices
         g.h = g.w = g.kh = g.kw = g.sh = g.sw = 1
     count = g.kh * g.kw * (g.c // groups)
-    if conv.needs_blas(op, &g, image.itemsize) and (blas_found.sgemm is NULL or max(count, max(g.c, g.f)) > LARGEST):
-        if op == conv.CONV2D:
-            Backend.conv2d(backend, x, weight, stride, padding, dilation, groups, y)
-        elif op == conv.INPUT_GRAD:
-            Backend.conv2d_input_grad(backend, y, weight, stride, padding, dilation, groups, x)
-        else:
-            Backend.conv2d_weight_grad(backend, x, y, stride, padding, dilation, groups, weight)
+    if conv.needs_blas(code, &g, image.itemsize) and (blas_found.sgemm is NULL or max(count, max(g.c, g.f)) > LARGEST):
+        Backend.conv2d(backend, op, x, weight, y, stride, padding, dilation, groups)
         return 0
-    a, b, c = (packed(backend, x, op == conv.INPUT_GRAD), packed(backend, weight, op == conv.WEIGHT_GRAD),
-               packed(backend, y, op == conv.CONV2D))
+    a, b, c = (packed(backend, x, code == INPUT_GRAD), packed(backend, weight, code == WEIGHT_GRAD),
+               packed(backend, y, code == CONV2D))
     dtype = image.dtype
     threads = threads_for_work(<double> result.size * count, THREADS_FROM_FLOPS)
     if products.needs_blas(g.n * g.oh * g.ow, count, g.f):
         make_room(threads)
-    scratch = allocate_buffer(conv.scratch_elements(op, &g, image.itemsize, threads) * image.itemsize + 64)
+    scratch = allocate_buffer(conv.scratch_elements(code, &g, image.itemsize, threads) * image.itemsize + 64)
     scratch_at = <char*> &scratch.data[0]
     with nogil:
-        conv.convolve(op, blas_found, dtype, &g, a._ptr, b._ptr, c._ptr, scratch_at, threads)
-    made = c if op == conv.CONV2D else a if op == conv.INPUT_GRAD else b
+        conv.convolve(code, blas_found, dtype, &g, a._ptr, b._ptr, c._ptr, scratch_at, threads)
+    made = c if code == CONV2D else a if code == INPUT_GRAD else b
     if made is not out:
         backend.copy(made, out)
     return 0
 
 
-cdef int pool(Backend backend, int op, object x, object y, object out, tuple size, tuple stride, tuple padding) except -1:
-    """One of the four verbs; x is None where the gradient does not need it, y where there is none."""
+cdef int pool2d(Backend backend, Op op, bint backward, object grad, object x, object out, tuple size, tuple stride,
+                tuple padding) except -1:
+    """Of x, or backward: of its gradient from that of the result; what an op does not need is None."""
+    known(op, POOL2D_OP)
     cdef View image, result, source
     cdef conv.Conv g
     cdef Py_ssize_t kh = 0, kw = 0
     cdef Py_ssize_t after[2]
-    cdef bint backward = op == pools.MAX_POOL_GRAD or op == pools.AVG_POOL_GRAD
+    cdef bint largest = op.code == MAX_POOL
     cdef NDArray a, b, made
     cdef char* x_at = NULL
     cdef char* y_at = NULL
-    cdef int threads, dtype
+    cdef int threads, dtype, code = op.code
+    if backward:
+        code = MAX_POOL_GRAD if largest else AVG_POOL_GRAD
     host(out if backward else x, &image)
-    host(y if backward else out, &result)
+    host(grad if backward else out, &result)
     numbers(size, 1, &kh, &kw)
     geometry(&image, &result, kh, kw, stride, padding, (1, 1), &g, after)
-    if op == pools.MAX_POOL_GRAD:
+    if backward and largest:
         host(x, &source)
         agree(&source, &image, True)
     if g.f != g.c:
         raise ValueError(f"a verb of the cpu backend was given {g.c} channels to pool into {g.f}")
     if image.size == 0 or result.size == 0:
-        backend.fill(out, -INFINITY if op == pools.MAX_POOL else 0)
+        backend.fill(out, -INFINITY if largest and not backward else 0)
         return 0
-    if op == pools.MAX_POOL_GRAD and min(kh, g.h) > LARGEST // g.w:    # the kernel counts places in an int
-        Backend.max_pool2d_grad(backend, y, x, size, stride, padding, out)
+    if backward and largest and min(kh, g.h) > LARGEST // g.w:    # the kernel counts places in an int
+        Backend.pool2d_grad(backend, op, grad, x, out, size, stride, padding)
         return 0
     made = packed(backend, out, True)
-    if x is not None:
+    if largest or not backward:
         a = packed(backend, x, False)
         x_at = a._ptr
-    if y is not None:
-        b = packed(backend, y, False)
+    if backward:
+        b = packed(backend, grad, False)
         y_at = b._ptr
     dtype = image.dtype
     threads = threads_for_work(max(<double> result.size * min(kh, g.h) * min(kw, g.w), <double> image.size), THREADS_FROM)
     with nogil:
-        pools.pool(op, dtype, &g, x_at, y_at, made._ptr, threads)
+        pools.pool(code, dtype, &g, x_at, y_at, made._ptr, threads)
     if made is not out:
         backend.copy(made, out)
     return 0

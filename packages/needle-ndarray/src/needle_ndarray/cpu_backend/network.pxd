@@ -1,9 +1,10 @@
-cdef int layer_norm(object x, object weight, object bias, double eps, object out) except -1
-cdef int layer_norm_grad(object grad, object x, object weight, double eps, object dx, object dweight, object dbias) except -1
-cdef int batch_norm(object x, object weight, object bias, double eps, object out, object mean, object var) except -1
-cdef int batch_norm_grad(object grad, object x, object mean, object var, object weight, double eps, object dx, object dweight,
-                         object dbias) except -1
+from needle_ndarray.backend cimport Op
+
+cdef int rows(Op op, object a, object out) except -1
+cdef int norm(Op op, object x, object weight, object bias, object out, object mean, object var, double eps) except -1
+cdef int norm_grad(Op op, object grad, object x, object weight, object mean, object var, object dx, object dweight, object dbias,
+                   double eps) except -1
 cdef int cross_entropy(object grad, object logits, object labels, object out) except -1
-cdef bint attention(object q, object k, object v, object mask, bint causal, double scale, object out) except -1
-cdef bint attention_grad(object grad, object q, object k, object v, object mask, bint causal, double scale, object dq,
-                         object dk, object dv) except -1
+cdef bint attention(object q, object k, object v, object mask, object out, bint causal, double scale) except -1
+cdef bint attention_grad(object grad, object q, object k, object v, object mask, object dq, object dk, object dv, bint causal,
+                         double scale) except -1

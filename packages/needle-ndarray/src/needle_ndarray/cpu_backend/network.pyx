@@ -1,13 +1,14 @@
 """Norms, cross-entropy and attention of the CPU backend: checks that guard the memory, threads, and the call of the kernel."""
 
+from needle_ndarray.backend cimport NORM_OP, ROWS_OP, Op
 from needle_ndarray.blas cimport blas, make_room
 from needle_ndarray.cpu_backend.guard cimport (
-    LARGEST, THREADS_FROM_FLOPS, THREADS_FROM_MATH, TOO_MANY, agree, done, host, refuse
+    LARGEST, THREADS_FROM_FLOPS, THREADS_FROM_MATH, TOO_MANY, agree, done, host, known, refuse
 )
 from needle_ndarray.kernels cimport attention as attentions, matmul as products, nn, norm as norms
 from needle_ndarray.kernels.views cimport View
 from needle_ndarray.ndarray cimport NDArray, compact_copy, empty_compact
-from needle_ndarray.optable cimport FLOAT32, INT64
+from needle_ndarray.optable cimport BATCH_NORM, FLOAT32, INT64, LOGSUMEXP
 from needle_ndarray.threads cimport threads_for
 
 cdef enum:
@@ -46,66 +47,67 @@ cdef View* required(str verb, object given, const View* x, View* view) except NU
     return column(verb, given, x, view)
 
 
+# ---- Softmax and its relatives --------------------------------------------------------------------------
+
+cdef int rows(Op op, object a, object out) except -1:
+    known(op, ROWS_OP)
+    cdef View source, target
+    cdef int threads, status, code = op.code
+    host(a, &source)
+    host(out, &target)
+    if source.ndim == 0 or source.dtype < FLOAT32 or source.dtype != target.dtype or source.shape[source.ndim - 1] == 0 \
+            or target.size * (source.shape[source.ndim - 1] if code == LOGSUMEXP else 1) != source.size:
+        raise refuse(op.name)
+    threads = threads_for(source.size, THREADS_FROM_MATH)
+    with nogil:
+        status = nn.softmax_views(code, &source, &target, threads)
+    return done(status)
+
+
 # ---- Norms --------------------------------------------------------------------------
 
-cdef int layer_norm(object x, object weight, object bias, double eps, object out) except -1:
-    cdef View source, w, b, target
-    cdef int threads, status
-    floats("layer_norm", x, &source)
-    like("layer_norm", out, &source, &target)
-    cdef View* scale = column("layer_norm", weight, &source, &w)
-    cdef View* shift = column("layer_norm", bias, &source, &b)
-    threads = threads_for(source.size, THREADS_FROM_ROWS)
-    with nogil:
-        status = norms.layer_norm_views(&source, scale, shift, eps, &target, threads)
-    return done(status)
-
-
-cdef int layer_norm_grad(object grad, object x, object weight, double eps, object dx, object dweight, object dbias) except -1:
-    cdef View g, source, w, target, w_target, b_target
-    cdef int threads, status
-    floats("layer_norm_grad", x, &source)
-    like("layer_norm_grad", grad, &source, &g)
-    like("layer_norm_grad", dx, &source, &target)
-    required("layer_norm_grad", dweight, &source, &w_target)
-    required("layer_norm_grad", dbias, &source, &b_target)
-    cdef View* scale = column("layer_norm_grad", weight, &source, &w)
-    threads = threads_for(source.size, THREADS_FROM_ROWS)
-    with nogil:
-        status = norms.layer_norm_grad_views(&g, &source, scale, eps, &target, &w_target, &b_target, threads)
-    return done(status)
-
-
-cdef int batch_norm(object x, object weight, object bias, double eps, object out, object mean, object var) except -1:
+cdef int norm(Op op, object x, object weight, object bias, object out, object mean, object var, double eps) except -1:
+    known(op, NORM_OP)
     cdef View source, w, b, target, m_target, v_target
     cdef int threads, status
-    floats("batch_norm", x, &source)
-    like("batch_norm", out, &source, &target)
-    required("batch_norm", mean, &source, &m_target)
-    required("batch_norm", var, &source, &v_target)
-    cdef View* scale = column("batch_norm", weight, &source, &w)
-    cdef View* shift = column("batch_norm", bias, &source, &b)
+    cdef bint batch = op.code == BATCH_NORM
+    floats(op.name, x, &source)
+    like(op.name, out, &source, &target)
+    if batch:
+        required(op.name, mean, &source, &m_target)
+        required(op.name, var, &source, &v_target)
+    cdef View* scale = column(op.name, weight, &source, &w)
+    cdef View* shift = column(op.name, bias, &source, &b)
     threads = threads_for(source.size, THREADS_FROM_ROWS)
     with nogil:
-        status = norms.batch_norm_views(&source, scale, shift, eps, &target, &m_target, &v_target, threads)
+        if batch:
+            status = norms.batch_norm_views(&source, scale, shift, eps, &target, &m_target, &v_target, threads)
+        else:
+            status = norms.layer_norm_views(&source, scale, shift, eps, &target, threads)
     return done(status)
 
 
-cdef int batch_norm_grad(object grad, object x, object mean, object var, object weight, double eps, object dx, object dweight,
-                         object dbias) except -1:
+cdef int norm_grad(Op op, object grad, object x, object weight, object mean, object var, object dx, object dweight, object dbias,
+                   double eps) except -1:
+    known(op, NORM_OP)
     cdef View g, source, m, v, w, target, w_target, b_target
     cdef int threads, status
-    floats("batch_norm_grad", x, &source)
-    like("batch_norm_grad", grad, &source, &g)
-    like("batch_norm_grad", dx, &source, &target)
-    required("batch_norm_grad", mean, &source, &m)
-    required("batch_norm_grad", var, &source, &v)
-    required("batch_norm_grad", dweight, &source, &w_target)
-    required("batch_norm_grad", dbias, &source, &b_target)
-    cdef View* scale = column("batch_norm_grad", weight, &source, &w)
+    cdef bint batch = op.code == BATCH_NORM
+    floats(op.name, x, &source)
+    like(op.name, grad, &source, &g)
+    like(op.name, dx, &source, &target)
+    if batch:
+        required(op.name, mean, &source, &m)
+        required(op.name, var, &source, &v)
+    required(op.name, dweight, &source, &w_target)
+    required(op.name, dbias, &source, &b_target)
+    cdef View* scale = column(op.name, weight, &source, &w)
     threads = threads_for(source.size, THREADS_FROM_ROWS)
     with nogil:
-        status = norms.batch_norm_grad_views(&g, &source, &m, &v, scale, eps, &target, &w_target, &b_target, threads)
+        if batch:
+            status = norms.batch_norm_grad_views(&g, &source, &m, &v, scale, eps, &target, &w_target, &b_target, threads)
+        else:
+            status = norms.layer_norm_grad_views(&g, &source, scale, eps, &target, &w_target, &b_target, threads)
     return done(status)
 
 
@@ -202,7 +204,7 @@ cdef NDArray writable(NDArray a, View* view):
     return a
 
 
-cdef bint attention(object q, object k, object v, object mask, bint causal, double scale, object out) except -1:
+cdef bint attention(object q, object k, object v, object mask, object out, bint causal, double scale) except -1:
     """False where the default has to do it: no BLAS, or nothing to multiply"""
     cdef attentions.Attention job
     cdef View target
@@ -224,8 +226,8 @@ cdef bint attention(object q, object k, object v, object mask, bint causal, doub
     return True
 
 
-cdef bint attention_grad(object grad, object q, object k, object v, object mask, bint causal, double scale, object dq,
-                         object dk, object dv) except -1:
+cdef bint attention_grad(object grad, object q, object k, object v, object mask, object dq, object dk, object dv, bint causal,
+                         double scale) except -1:
     cdef attentions.Attention job
     cdef View g
     cdef View targets[3]

@@ -1,4 +1,3 @@
-from needle_ndarray.kernels cimport optim
+from needle_ndarray.backend cimport Op
 
-cdef int step(str verb, list params, list grads, list m, list v, const optim.Rule* rule) except -1
-cdef optim.Rule rule_of(int op, double lr, double weight_decay) noexcept
+cdef int step(Op op, list params, list grads, list m, list v, tuple hyperparameters) except -1

@@ -3,19 +3,39 @@
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
+from needle_ndarray.backend cimport STEP_OP, Op
 from needle_ndarray.buffer cimport Buffer
-from needle_ndarray.cpu_backend.guard cimport NOGIL_FROM, THREADS_FROM, TOO_MANY, refuse
+from needle_ndarray.cpu_backend.guard cimport NOGIL_FROM, THREADS_FROM, TOO_MANY, known, refuse
 from needle_ndarray.kernels cimport optim
 from needle_ndarray.kernels.views cimport View
 from needle_ndarray.ndarray cimport NDArray
-from needle_ndarray.optable cimport FLOAT32
+from needle_ndarray.optable cimport ADAMW, FLOAT32, NESTEROV, SGD
 from needle_ndarray.threads cimport threads_for
 
 cdef enum:
     THREADS_FROM_ADAM = 32768       # elements of all parameters from which a second thread pays: it divides, SGD only moves
 
 
-cdef int step(str verb, list params, list grads, list m, list v, const optim.Rule* rule) except -1:
+cdef int step(Op op, list params, list grads, list m, list v, tuple hyperparameters) except -1:
+    known(op, STEP_OP)
+    cdef optim.Rule rule
+    memset(&rule, 0, sizeof(rule))
+    if op.code == SGD or op.code == NESTEROV:
+        rule.op, rule.nesterov = optim.SGD, op.code == NESTEROV
+        rule.lr, rule.beta1, rule.rest1, rule.weight_decay, rule.l1, rule.correction1 = hyperparameters
+    else:
+        rule.op = optim.ADAM
+        rule.lr, rule.beta1, rule.beta2, rule.eps, rule.weight_decay, rule.correction1, rule.correction2 = hyperparameters
+        rule.rest1, rule.rest2 = rule.beta1, 1 - rule.beta2
+        if m is None or v is None:
+            raise refuse(op.name)
+        if op.code == ADAMW:
+            rule.decay, rule.weight_decay = rule.lr * rule.weight_decay, 0
+    rule.rest1 = 1 - rule.rest1                 # 1 - dampening, or 1 - beta1
+    return run(op.name, params, grads, m, v, &rule)
+
+
+cdef int run(str verb, list params, list grads, list m, list v, const optim.Rule* rule) except -1:
     """One step of every parameter; m and v may be None"""
     cdef tuple given = (params, grads, m, v)
     cdef Py_ssize_t count, total = 0, odd = 0, i
@@ -87,10 +107,3 @@ cdef inline bint alike_shapes(NDArray a, NDArray b) noexcept:
         if a._shape[i] != b._shape[i]:
             return False
     return True
-
-
-cdef optim.Rule rule_of(int op, double lr, double weight_decay) noexcept:
-    cdef optim.Rule rule
-    memset(&rule, 0, sizeof(rule))
-    rule.op, rule.lr, rule.weight_decay, rule.correction1 = op, lr, weight_decay, 1
-    return rule

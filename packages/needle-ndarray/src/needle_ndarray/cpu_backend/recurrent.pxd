@@ -1,8 +1,9 @@
 from needle_ndarray.backend cimport Op
 from needle_ndarray.kernels cimport recurrent as cells
 
-cdef int cell(str verb, int kind, tuple arrays, tuple widths, int inputs, object state, object bias) except -1
-cdef int rnn_kind(Op op) except -1
+cdef int cell(Op op, object x, object y, object bias, object state, object h_out, object c_out, object gates) except -1
+cdef int cell_grad(Op op, object dy, object dh, object dc, object gates, object state, object c_out, object dx, object ds,
+                   object dstate) except -1
 
 
 cdef class Run:

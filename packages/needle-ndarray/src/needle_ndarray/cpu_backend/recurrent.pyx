@@ -2,12 +2,12 @@
 
 from libc.string cimport memset
 
-from needle_ndarray.backend cimport UNARY_OP, Op
+from needle_ndarray.backend cimport CELL_OP, SEQUENCE_OP, Op
 from needle_ndarray.cpu_backend.guard cimport THREADS_FROM_FLOPS, THREADS_FROM_MATH, TOO_MANY, done, host, known, refuse
 from needle_ndarray.kernels cimport recurrent as cells
 from needle_ndarray.kernels.views cimport View
 from needle_ndarray.ndarray cimport NDArray, compact_copy, empty_compact
-from needle_ndarray.optable cimport FLOAT32, RELU, TANH
+from needle_ndarray.optable cimport FLOAT32, GRU, GRU_GRAD, LSTM, LSTM_GRAD
 from needle_ndarray.threads cimport threads_for
 
 
@@ -27,7 +27,23 @@ cdef int shaped(str verb, object given, int dtype, tuple shape, View* view) exce
 
 # ---- Cells --------------------------------------------------------------------------
 
-cdef int cell(str verb, int kind, tuple arrays, tuple widths, int inputs, object state, object bias) except -1:
+cdef int cell(Op op, object x, object y, object bias, object state, object h_out, object c_out, object gates) except -1:
+    known(op, CELL_OP)
+    if op.code == LSTM:
+        return cell_rows(op.name, LSTM, (x, y, state, h_out, c_out, gates), (4, 4, 1, 1, 1, 4), 3, state, bias)
+    return cell_rows(op.name, GRU, (x, y, state, h_out, gates), (3, 3, 1, 1, 4), 3, state, bias)
+
+
+cdef int cell_grad(Op op, object dy, object dh, object dc, object gates, object state, object c_out, object dx, object ds,
+                   object dstate) except -1:
+    known(op, CELL_OP)
+    if op.code == LSTM:
+        return cell_rows(op.name, LSTM_GRAD, (dy, dh, dc, gates, state, c_out, ds, dstate), (1, 1, 1, 4, 1, 1, 4, 1), 6, state,
+                         None)
+    return cell_rows(op.name, GRU_GRAD, (dy, dh, state, gates, dx, ds, dstate), (1, 1, 1, 4, 3, 3, 1), 4, state, None)
+
+
+cdef int cell_rows(str verb, int kind, tuple arrays, tuple widths, int inputs, object state, object bias) except -1:
     """A cell over the rows of (B, width n) arrays, the inputs first; `state` (B, n) tells the sizes. The last one may be None"""
     cdef cells.CellRows job
     cdef View views[8]
@@ -39,7 +55,7 @@ cdef int cell(str verb, int kind, tuple arrays, tuple widths, int inputs, object
     job.cell, job.inputs, job.count, job.n, job.bias = kind, inputs, len(arrays), like.shape[1], NULL
     for k in range(job.count):
         job.width[k], job.at[k] = widths[k] * job.n, NULL
-        if arrays[k] is None and (k + 1 < job.count or kind > cells.GRU):
+        if arrays[k] is None and (k + 1 < job.count or kind > GRU):
             raise refuse(verb)
         if arrays[k] is not None:
             shaped(verb, arrays[k], like.dtype, (like.shape[0], job.width[k]), &views[k])
@@ -57,21 +73,17 @@ cdef int cell(str verb, int kind, tuple arrays, tuple widths, int inputs, object
 
 # ---- Sequences --------------------------------------------------------------------------
 
-cdef int rnn_kind(Op op) except -1:
-    known(op, UNARY_OP)
-    if op.code != TANH and op.code != RELU:
-        raise TypeError(f"rnn: {op.name}: expected tanh or relu")
-    return cells.RNN_TANH if op.code == TANH else cells.RNN_RELU
-
-
 cdef class Run:
     """A cell over a sequence: the arrays as the kernel wants them, compact, and what has to go back to where it came from"""
 
-    def __cinit__(self, str verb, int cell, states, sums, weight):
-        """Sizes, by (T or T + 1, B, n) states, (T, B, gates n) sums and the weight (n, gates n)"""
+    def __cinit__(self, Op op, states, preactivations, weight):
+        """Sizes, by (T or T + 1, B, n) states, (T, B, gates n) preactivations and the weight (n, gates n)"""
+        known(op, SEQUENCE_OP)
         cdef View like, wide, w
+        cdef int cell = op.code
+        cdef str verb = op.name
         host(states, &like)
-        host(sums, &wide)
+        host(preactivations, &wide)
         host(weight, &w)
         memset(&self.job, 0, sizeof(cells.Sequence))
         self.verb, self.held, self.results = verb, [], []
@@ -79,7 +91,7 @@ cdef class Run:
             raise refuse(verb)
         self.job.cell, self.job.dtype = cell, like.dtype
         self.job.times, self.job.batch, self.job.n = wide.shape[0], like.shape[1], like.shape[2]
-        self.job.gates = 4 if cell == cells.LSTM else 3 if cell == cells.GRU else 1
+        self.job.gates = 4 if cell == LSTM else 3 if cell == GRU else 1
 
     cdef char* take(self, object given, tuple shape, bint read, bint written, bint wanted=True) except? NULL:
         """The elements of an array, or of a compact copy; NULL for None, where the cell does without it"""
@@ -114,20 +126,25 @@ cdef class Run:
         q.weight = self.take(weight, (q.n, q.gates * q.n), True, False)
         q.bias = self.take(bias, (q.gates * q.n,), True, False, False)
         q.h = self.take(h, (q.times + 1, q.batch, q.n), True, True)
-        q.c = self.take(c, (1 if gates is None else q.times + 1, q.batch, q.n), True, True, q.cell == cells.LSTM)
-        q.kept = self.take(gates, (q.times, q.batch, 4 * q.n), False, True, False)
+        if q.cell == LSTM:
+            q.c = self.take(c, (1 if gates is None else q.times + 1, q.batch, q.n), True, True)
+        if q.gates > 1:
+            q.kept = self.take(gates, (q.times, q.batch, 4 * q.n), False, True, False)
         return self.run(False)
 
     cdef int backward(self, dy, weight, h, c, gates, dx, ds, dh, dc) except -1:
         cdef cells.Sequence* q = &self.job
-        cdef bint lstm = q.cell == cells.LSTM, gru = q.cell == cells.GRU
         q.dy = self.take(dy, (q.times, q.batch, q.n), True, False)
         q.weight = self.take(weight, (q.n, q.gates * q.n), True, False)
-        q.h = self.take(h, (q.times + 1, q.batch, q.n), True, False, not lstm)
-        q.c = self.take(c, (q.times + 1, q.batch, q.n), True, False, lstm)
-        q.kept = self.take(gates, (q.times, q.batch, 4 * q.n), True, False, lstm or gru)
-        q.x = self.take(dx, (q.times, q.batch, q.gates * q.n), False, True, gru)
+        if q.cell != LSTM:
+            q.h = self.take(h, (q.times + 1, q.batch, q.n), True, False)
+        if q.gates > 1:
+            q.kept = self.take(gates, (q.times, q.batch, 4 * q.n), True, False)
+        if q.cell == GRU:
+            q.x = self.take(dx, (q.times, q.batch, q.gates * q.n), False, True)
         q.ds = self.take(ds, (q.times, q.batch, q.gates * q.n), False, True)
         q.dh = self.take(dh, (q.batch, q.n), True, True)
-        q.dc = self.take(dc, (q.batch, q.n), True, True, lstm)
+        if q.cell == LSTM:
+            q.c = self.take(c, (q.times + 1, q.batch, q.n), True, False)
+            q.dc = self.take(dc, (q.batch, q.n), True, True)
         return self.run(True)

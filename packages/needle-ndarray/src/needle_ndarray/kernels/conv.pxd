@@ -1,4 +1,5 @@
 from needle_ndarray.kernels.gemm cimport Blas
+from needle_ndarray.optable cimport CONV2D, INPUT_GRAD, WEIGHT_GRAD
 
 cdef struct Conv:               # sizes of a convolution, all of them 1 or more but the padding; arrays are compact
     Py_ssize_t n, h, w, c       # x (n, h, w, c)
@@ -8,9 +9,6 @@ cdef struct Conv:               # sizes of a convolution, all of them 1 or more 
     Py_ssize_t top, left        # padding; what is below and to the right follows from the other sizes
     Py_ssize_t dh, dw           # dilation
     Py_ssize_t groups
-
-cdef enum ConvOp:
-    CONV2D, INPUT_GRAD, WEIGHT_GRAD
 
 cdef bint needs_blas(int op, const Conv* g, int itemsize) noexcept nogil
 cdef Py_ssize_t scratch_elements(int op, const Conv* g, int itemsize, int threads) noexcept nogil

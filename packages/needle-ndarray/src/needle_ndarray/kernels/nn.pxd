@@ -1,7 +1,5 @@
 from needle_ndarray.kernels.views cimport View
-
-cdef enum RowsOp:
-    SOFTMAX, LOG_SOFTMAX, LOGSUMEXP
+from needle_ndarray.optable cimport LOGSUMEXP, LOG_SOFTMAX, SOFTMAX
 
 cdef int softmax_views(int op, View* a, View* out, int threads) noexcept nogil
 cdef int cross_entropy_views(View* grad, View* logits, View* labels, View* out, int threads) noexcept nogil

@@ -1,6 +1,4 @@
 from needle_ndarray.kernels.conv cimport Conv
-
-cdef enum PoolOp:
-    MAX_POOL, MAX_POOL_GRAD, AVG_POOL, AVG_POOL_GRAD
+from needle_ndarray.optable cimport AVG_POOL, AVG_POOL_GRAD, MAX_POOL, MAX_POOL_GRAD
 
 cdef void pool(int op, int dtype, const Conv* g, char* x, char* y, char* out, int threads) noexcept nogil

@@ -1,7 +1,5 @@
 from needle_ndarray.kernels.views cimport View
-
-cdef enum Cell:
-    RNN_TANH, RNN_RELU, LSTM, GRU, LSTM_GRAD, GRU_GRAD
+from needle_ndarray.optable cimport GRU, GRU_GRAD, LSTM, LSTM_GRAD, RNN_RELU, RNN_TANH
 
 cdef struct CellRows:           # a cell's operands in the order of its verb, inputs first, the bias apart
     int cell

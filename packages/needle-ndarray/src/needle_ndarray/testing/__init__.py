@@ -15,6 +15,7 @@ near a result has to be are in `oracle`, and nowhere else.
 import pytest
 
 for _module in (
+    "calls",
     "cases",
     "oracle",
     "convolution",

@@ -3,15 +3,15 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from needle_ndarray.backend import Backend
 from needle_ndarray.devices import Device, device
 from needle_ndarray.dtypes import DTYPES
 from needle_ndarray.ndarray import make_array
+from needle_ndarray.testing.calls import ways
 
 NAMES = [str(d) for d in DTYPES]
 FLOATS = ["float32", "float64"]
@@ -207,10 +207,8 @@ class Suite:
         return device(self.device).backend
 
     def calls(self, verb: str) -> dict[str, Any]:
-        """The backend's verb, and the default made of other verbs where that is another one."""
-        own, default = getattr(type(self.backend), verb), getattr(Backend, verb)
-        ways = {"own": own} if own is default else {"own": own, "composed": default}
-        return {f"{verb} ({way})": partial(call, self.backend) for way, call in ways.items()}
+        """The backend's own, and the default made of other verbs where that is another one (see `calls`)."""
+        return ways(self.backend, verb)
 
     def array(self, host: np.ndarray) -> Any:
         """A compact array on the device."""

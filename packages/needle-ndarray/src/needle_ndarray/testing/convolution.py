@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.lib.stride_tricks import sliding_window_view
 
-from needle_ndarray.backend import Backend
+from needle_ndarray.testing.calls import call, composed
 from needle_ndarray.testing.cases import FLOATS, KINDS, Suite, plain, values
 from needle_ndarray.testing.oracle import WIDER, assert_same, assert_within, terms_bound
 from needle_ndarray.testing.tables import each
@@ -213,10 +213,7 @@ class ConvolutionSuite(Suite):
     both = each("way", ["own", "composed"])  # the backend's, and the default made of other verbs
 
     def call(self, way: str, verb: str, *args: Any) -> None:
-        if way == "own":
-            getattr(self.backend, verb)(*args)
-        else:
-            getattr(Backend, verb)(self.backend, *args)
+        (call if way == "own" else composed)(self.backend, verb, *args)
 
     def image(self, kind: str, dtype: str, shape: tuple, salt: int, make: Any = plain) -> tuple:
         """An array in that kind of view, and its values."""
@@ -275,9 +272,9 @@ class ConvolutionSuite(Suite):
         g = CONVOLUTIONS[name]
         x, weight, grad = plain(dtype, g.x, 1), plain(dtype, g.weight, 2), plain(dtype, g.y, 3)
         y, dx, dw = (self.canvas("compact", shape, dtype) for shape in (g.y, g.x, g.weight))
-        self.backend.conv2d(self.array(x), self.array(weight), *g.convolution, y.out)
-        self.backend.conv2d_input_grad(self.array(grad), self.array(weight), *g.convolution, dx.out)
-        self.backend.conv2d_weight_grad(self.array(x), self.array(grad), *g.convolution, dw.out)
+        self.call("own", "conv2d", self.array(x), self.array(weight), *g.convolution, y.out)
+        self.call("own", "conv2d_input_grad", self.array(grad), self.array(weight), *g.convolution, dx.out)
+        self.call("own", "conv2d_weight_grad", self.array(x), self.array(grad), *g.convolution, dw.out)
         pairs = [(y.result(), grad), (dx.result(), x), (dw.result(), weight)]
         one, two, three = (np.sum(a.astype(WIDER[dtype]) * b) for a, b in pairs)
         magnitude = np.sum(conv2d(np.abs(x), np.abs(weight), g) * np.abs(grad))

@@ -1,11 +1,15 @@
 """The contract of the interface itself, and of the verbs that move data."""
 
+import inspect
+from typing import Any
+
 import numpy as np
 import pytest
 
-from needle_ndarray.backend import INTERFACE_VERSION, Backend
+from needle_ndarray.backend import INTERFACE_VERSION, REQUIRED, Backend
 from needle_ndarray.buffer import next_version
 from needle_ndarray.ndarray import NDArray
+from needle_ndarray.testing.calls import call
 from needle_ndarray.testing.cases import (
     FLOATS,
     INPUTS,
@@ -21,32 +25,48 @@ from needle_ndarray.testing.cases import (
 from needle_ndarray.testing.oracle import assert_same, assert_within
 from needle_ndarray.testing.tables import each
 
-HOOKS = {"why_disabled", "from_device", "ahead", "dlpack_device", "to_dlpack", "from_dlpack", "matmul_tiled"}
-OPTIONAL = HOOKS | {"synchronize", "linear", "softmax", "log_softmax", "logsumexp"}
-OPTIONAL |= {"layer_norm", "layer_norm_grad", "batch_norm", "batch_norm_grad", "cross_entropy", "cross_entropy_grad"}
-OPTIONAL |= {"attention", "attention_grad"}
-OPTIONAL |= {"conv2d", "conv2d_input_grad", "conv2d_weight_grad"}
-OPTIONAL |= {"max_pool2d", "max_pool2d_grad", "avg_pool2d", "avg_pool2d_grad"}
-OPTIONAL |= {"sgd_step", "adam_step"}
-OPTIONAL |= {"lstm_cell", "lstm_cell_grad", "gru_cell", "gru_cell_grad"}
-OPTIONAL |= {"lstm", "lstm_grad", "gru", "gru_grad", "rnn", "rnn_grad"}
-VERBS = [name for name, member in vars(Backend).items() if callable(member) and not name.startswith("_")]
+#: Everything that Backend declares: verbs, hooks, and the attributes of the class.
+MEMBERS = [name for name in vars(Backend) if not name.startswith("_") and name != "device"]
 #: Sizes of a row that is moved: one element, powers of two that a backend may move as words, and others.
 ROWS = [(), (1,), (2,), (3,), (4,), (8,), (16,), (3, 5), (4, 0)]
 
 
-class InterfaceSuite(Suite):
-    @pytest.mark.parametrize("verb", [name for name in VERBS if name not in OPTIONAL])
-    def test_verb_is_implemented(self, verb):
-        owners = [cls for cls in type(self.backend).__mro__ if verb in vars(cls)]
-        assert owners[0] is not Backend, f"{type(self.backend).__name__} lacks {verb}"
+def owner(cls: type, member: str) -> type:
+    """The class that defines it."""
+    return next(each for each in cls.__mro__ if member in vars(each))
 
+
+def parameters(function: Any) -> list[str]:
+    return [f"{each.name}={each.default!r}" if each.default is not each.empty else each.name
+            for each in inspect.signature(function).parameters.values()]  # fmt: skip
+
+
+class InterfaceSuite(Suite):
     def test_interface(self):
         assert isinstance(self.backend, Backend)
         assert type(self.backend).interface_version == INTERFACE_VERSION
         assert self.backend.why_disabled() is None
         assert self.backend.name == self.backend.device.name
-        assert set(VERBS) >= OPTIONAL
+
+    @pytest.mark.parametrize("verb", REQUIRED)
+    def test_verb_is_implemented(self, verb):
+        assert owner(type(self.backend), verb) is not Backend, f"{type(self.backend).__name__} lacks {verb}"
+
+    @pytest.mark.parametrize("member", MEMBERS)
+    def test_member_as_declared(self, member):
+        """A method takes the parameters that Backend declares, by the same names and in the same order; a value has its type."""
+        own, declared = getattr(type(self.backend), member), getattr(Backend, member)
+        if callable(declared):
+            assert parameters(own) == parameters(declared)
+        else:
+            assert type(own) is type(declared)
+
+    def test_nothing_undeclared(self):
+        """A public method that the interface does not have would never be called, or by a caller that asks for this class."""
+        own = {
+            name for name in dir(type(self.backend)) if name[0] != "_" and callable(getattr(type(self.backend), name))
+        }
+        assert sorted(own - set(MEMBERS)) == []
 
     @each("nbytes", [0, 1, 3, 64, 1000, 1 << 20])
     def test_allocate(self, nbytes):
@@ -168,7 +188,7 @@ class MovementSuite(Suite):
             given, y = self.operand(source, dtype, (7, *row), salt=2)
             entries = np.array([5, 0, 3, 3, 1, 5, 2])
             canvas = self.canvas(kind, x.shape, dtype, initial=x)
-            self.backend.put(canvas.out, self.index(entries), given)
+            call(self.backend, "put", canvas.out, self.index(entries), given)
             expected = x.copy()
             for i, at in enumerate(entries):
                 expected[at] = y[i]
@@ -184,7 +204,7 @@ class MovementSuite(Suite):
             given, y = self.operand(source, dtype, (7, *row), salt=2, make=plain)
             entries = np.array([5, 0, 3, 3, 3, 5, 2])
             canvas = self.canvas(kind, x.shape, dtype, initial=x)
-            self.backend.scatter_add(canvas.out, self.index(entries), given)
+            call(self.backend, "scatter_add", canvas.out, self.index(entries), given)
             expected = x.copy()
             for i, at in enumerate(entries):
                 expected[at] += y[i]
@@ -199,7 +219,7 @@ class MovementSuite(Suite):
         if verb == "take":
             self.backend.take(canvas.out, none, empty.out)
         else:
-            getattr(self.backend, verb)(canvas.out, none, empty.out)
+            call(self.backend, verb, canvas.out, none, empty.out)
         assert_same(canvas.result(), x)
 
     @pytest.mark.parametrize("dtype", NAMES)
@@ -215,13 +235,13 @@ class MovementSuite(Suite):
 
         given = plain(dtype, (len(entries), *row), 3)
         put = self.canvas("compact", x.shape, dtype, initial=x)
-        self.backend.put(put.out, self.index(entries), self.array(given))
+        call(self.backend, "put", put.out, self.index(entries), self.array(given))
         expected = x.copy()
         expected[entries] = given
         assert_same(put.result(), expected)
 
         added = self.canvas("compact", x.shape, dtype, initial=x)
-        self.backend.scatter_add(added.out, self.index(entries), self.array(given))
+        call(self.backend, "scatter_add", added.out, self.index(entries), self.array(given))
         exact = np.array(x, np.float64 if dtype.startswith("float") else dtype)
         np.add.at(exact, entries, given)
         if dtype.startswith("float"):

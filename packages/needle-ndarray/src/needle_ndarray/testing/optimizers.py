@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from needle_ndarray.backend import Backend
 from needle_ndarray.testing.cases import FLOATS, KINDS, SHAPE, Suite, plain, values
 from needle_ndarray.testing.oracle import assert_same
 from needle_ndarray.testing.tables import each
@@ -87,17 +86,11 @@ class OptimizerSuite(Suite):
     dtypes = pytest.mark.parametrize("dtype", FLOATS)
     rules = each("rule", RULES)
 
-    def steps(self, verb: str) -> dict[str, Any]:
-        """The backend's verb, and the default made of other verbs where that is another one."""
-        own, default = getattr(type(self.backend), verb), getattr(Backend, verb)
-        ways = {"own": own} if own is default else {"own": own, "composed": default}
-        return {f"{verb} ({way})": partial(call, self.backend) for way, call in ways.items()}
-
     def step_case(self, rule, shapes, dtypes, kinds, make=plain):
         """One call for parameters of these shapes, dtypes and kinds (of the gradient, of p and of every state)."""
         verb, states, differs = RULES[rule]
         numbers = {**(SGD if verb == "sgd_step" else ADAM), **differs}
-        for name, call in self.steps(verb).items():
+        for name, call in self.calls(verb).items():
             targets: list[list] = [[] for _ in range(1 + states)]
             grads, expected = [], []
             for i, (shape, dtype) in enumerate(zip(shapes, dtypes, strict=True)):
@@ -138,5 +131,5 @@ class OptimizerSuite(Suite):
 
     def test_step_of_no_parameters(self):
         for verb, states, numbers in (("sgd_step", 1, SGD), ("adam_step", 2, ADAM)):
-            for call in self.steps(verb).values():
+            for call in self.calls(verb).values():
                 call([], [], *[[]] * states, *numbers.values())

@@ -21,7 +21,7 @@ KNOWN = [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]
 class RandomSuite(Suite):
     def draw(self, name, seed, counter, shape, dtype):
         canvas = self.canvas("offset" if math.prod(shape) else "compact", shape, dtype)
-        self.backend.random(RANDOM[name], seed, counter, canvas.out)
+        self.backend.random(RANDOM[name], canvas.out, seed, counter)
         return canvas.result()
 
     def test_known_answer(self):

@@ -44,11 +44,12 @@ def factors(dtype: str, shape: tuple[int, ...], salt: int = 0) -> np.ndarray:
 
 
 class ReductionSuite(Suite):
-    def reduce(self, op, a, x, axes, out="compact"):
-        shape = tuple(n for i, n in enumerate(x.shape) if i not in axes)
+    def reduce(self, op, a, x, axes, out="compact", keepdims=False):
+        shape = tuple(1 if i in axes else n for i, n in enumerate(x.shape) if keepdims or i not in axes)
         canvas = self.canvas(out, shape, out_dtype(op, x.dtype.name))
-        self.backend.reduce(op, a, axes, canvas.out)
-        assert_reduced(op, canvas.result(), x, axes)
+        self.backend.reduce(op, a, canvas.out, axes)
+        got = canvas.result()
+        assert_reduced(op, got.reshape([n for i, n in enumerate(x.shape) if i not in axes]), x, axes)
 
     @each("kind", MIXED)
     @every_op(REDUCE)
@@ -74,6 +75,15 @@ class ReductionSuite(Suite):
     def test_reduce_into_a_view(self, op, dtype, axes, out):
         a, x = self.operand("compact", dtype, make=factors if op.name == "prod" else plain)
         self.reduce(op, a, x, axes, out)
+
+    @each("out", ["compact", "transposed", "sliced", "negative"])
+    @each("shape", [(2, 3, 4), (1, 5, 1), (6, 1, 7), (300, 40, 2)])
+    @every_op(REDUCE)
+    def test_reduce_keeps_axes(self, op, dtype, shape, out):
+        """Into an array that has the reduced axes too, with size 1."""
+        a, x = self.operand("compact", dtype, shape, make=factors if op.name == "prod" else plain)
+        for axes in AXES:
+            self.reduce(op, a, x, axes, out, keepdims=True)
 
     @each("shape", [(1, 5000), (5000, 1), (70000, 3), (3, 70000), (2, 3, 4, 5, 6, 7), (17, 1, 1031)])
     @every_op(REDUCE)
@@ -146,7 +156,7 @@ class ReductionSuite(Suite):
         }[layout]
         shape = tuple(m for i, m in enumerate(a.shape) if i not in axes)
         canvas = self.canvas("compact", shape, "float32")
-        self.backend.reduce(REDUCE["sum"], a, axes, canvas.out)
+        self.backend.reduce(REDUCE["sum"], a, canvas.out, axes)
         expected = np.full(shape, math.prod([a.shape[i] for i in axes]), np.float32)
         assert_same(canvas.result(), expected)
 
@@ -173,7 +183,7 @@ class ReductionSuite(Suite):
         expected = np.asarray(getattr(np, op.name)(x, axis=axis))
         for out in ("compact", "transposed" if kind == "transposed" else "sliced"):
             canvas = self.canvas(out, expected.shape, "int64")
-            self.backend.arg_reduce(op, a, axis, canvas.out)
+            self.backend.arg_reduce(op, a, canvas.out, axis)
             assert_same(canvas.result(), expected)
 
     @each(
@@ -193,7 +203,7 @@ class ReductionSuite(Suite):
         x = np.array(given, dtype)
         for name, expected in (("argmax", largest), ("argmin", smallest)):
             canvas = self.canvas("compact", (), "int64")
-            self.backend.arg_reduce(ARG_REDUCE[name], self.array(x), 0, canvas.out)
+            self.backend.arg_reduce(ARG_REDUCE[name], self.array(x), canvas.out, 0)
             assert canvas.result() == expected == getattr(np, name)(x)
 
     # ---- scan -------------------------------------------------------------------------------------------------------
@@ -207,7 +217,7 @@ class ReductionSuite(Suite):
             return
         for out in ("compact", kind if KINDS[kind].writable else "sliced"):
             canvas = self.canvas(out, x.shape, dtype)
-            self.backend.scan(SCAN["cumsum"], a, axis, canvas.out)
+            self.backend.scan(SCAN["cumsum"], a, canvas.out, axis)
             if dtype == "int64":
                 assert_same(canvas.result(), np.cumsum(x, axis))
             else:
