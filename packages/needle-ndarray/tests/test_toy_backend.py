@@ -1,5 +1,6 @@
 """The backend of docs/extend/backend.md, registered as an installed package would be: it passes the contract suite."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 import needle_ndarray as nd
+from needle_ndarray.backend import REQUIRED
 from needle_ndarray.testing import (
     ElementwiseSuite,
     FusedSuite,
@@ -16,6 +18,7 @@ from needle_ndarray.testing import (
     RandomSuite,
     ReductionSuite,
 )
+from needle_ndarray.testing.movement import MEMBERS, parameters
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "extend"
 
@@ -48,6 +51,16 @@ class TestToyElementwise(ElementwiseSuite):
 
 def test_it_is_short():
     assert len((DOCS / "toy_backend.py").read_text().splitlines()) < 150
+
+
+def test_the_page_lists_every_member():
+    """The tables of docs/backend.md, with the parameters that Backend declares; required verbs first."""
+    rows = re.findall(r"^\| `(\w+)\((.*?)\)` \|", (DOCS / "backend.md").read_text(), re.MULTILINE)
+    declared = {
+        name: parameters(getattr(nd.Backend, name))[1:] for name in MEMBERS if callable(getattr(nd.Backend, name))
+    }
+    assert {name: [each for each in given.split(", ") if each] for name, given in rows} == declared
+    assert tuple(name for name, _ in rows[: len(REQUIRED)]) == REQUIRED
 
 
 def test_found_by_entry_point():

@@ -35,11 +35,10 @@ cdef inline bint constant(NDArray a) noexcept:
     return True
 
 
-cdef int kept_first(const View* a, tuple axes, View* out) except -1:
-    """out = a with the given axes last; how many come before them"""
+cdef int kept_first(const View* a, tuple axes, View* out, bint* last) except -1:
+    """out = a with the given axes last; how many come before them. last[i]: whether axis i is one of the given, room for 32"""
     cdef int i, n = 0, ndim = a.ndim, kept = ndim - <int> len(axes)
     cdef Py_ssize_t axis
-    cdef bint last[32]
     if kept < 0:
         raise ValueError(f"axes {axes} of {ndim}")
     out[0] = a[0]
@@ -213,9 +212,10 @@ cdef class CPUBackend(Backend):
 
     cpdef reduce(self, Op op, object a, object out, tuple axes):
         known(op, REDUCE_OP)
-        cdef View given, given_out, source, target
-        cdef int kept, threads, status, i
+        cdef View given, source, target
+        cdef int kept, threads, status, i, n = 0
         cdef bint fits
+        cdef bint reduced[32]
         cdef NDArray x = <NDArray?> a, result = <NDArray?> out
         if x._compact and x._size < NOGIL_FROM and result._size == 1 and len(axes) == x._ndim and x._ptr is not NULL \
                 and result._ptr is not NULL and op.out_code[x._dtype] == result._dtype:
@@ -226,15 +226,17 @@ cdef class CPUBackend(Backend):
             reductions.reduce_rows(op.code, x._dtype, x._ptr, x._size // result._size, result._size, result._dtype, result._ptr)
             return
         host(a, &given)
-        host(out, &given_out)
-        kept = kept_first(&given, axes, &source)
-        target = given_out
+        host(out, &target)
+        kept = kept_first(&given, axes, &source, reduced)
         fits = op.out_code[source.dtype] == target.dtype and (target.ndim == kept or target.ndim == given.ndim)
-        if fits and target.ndim != kept:            # out has the reduced axes too, with size 1
-            kept_first(&given_out, axes, &target)
+        if fits and target.ndim != kept:            # out has the reduced axes too, with size 1: leave them out
+            for i in range(target.ndim):
+                if reduced[i]:
+                    fits = fits and target.shape[i] == 1
+                else:
+                    target.shape[n], target.strides[n] = target.shape[i], target.strides[i]
+                    n += 1
             target.ndim = kept
-            for i in range(kept, given.ndim):
-                fits = fits and target.shape[i] == 1
         for i in range(kept if fits else 0):
             fits = fits and source.shape[i] == target.shape[i]
         if not fits:
@@ -252,10 +254,11 @@ cdef class CPUBackend(Backend):
     cpdef arg_reduce(self, Op op, object a, object out, int axis):
         known(op, ARG_REDUCE_OP)
         cdef View given, source, target
+        cdef bint reduced[32]
         cdef int threads, status
         host(a, &given)
         host(out, &target)
-        kept_first(&given, (axis,), &source)
+        kept_first(&given, (axis,), &source, reduced)
         if target.dtype != INT64 or source.shape[source.ndim - 1] == 0 \
                 or target.size * source.shape[source.ndim - 1] != source.size:
             raise ValueError(f"{op.name}: out does not fit")
@@ -266,13 +269,14 @@ cdef class CPUBackend(Backend):
 
     cpdef scan(self, Op op, object a, object out, int axis):
         known(op, SCAN_OP)
+        cdef bint scanned[32]
         cdef View given, given_out, source, target
         cdef int threads, status
         host(a, &given)
         host(out, &given_out)
         agree(&given, &given_out, True)
-        kept_first(&given, (axis,), &source)
-        kept_first(&given_out, (axis,), &target)
+        kept_first(&given, (axis,), &source, scanned)
+        kept_first(&given_out, (axis,), &target, scanned)
         threads = threads_for(source.size, THREADS_FROM)
         with nogil:
             status = reductions.scan_views(&source, &target, threads)
