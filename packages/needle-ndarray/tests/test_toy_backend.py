@@ -54,7 +54,7 @@ def test_it_is_short():
 
 
 def test_the_page_lists_every_member():
-    """The tables of docs/backend.md, with the parameters that Backend declares; required verbs first."""
+    """The tables of docs/extend/backend.md, with the parameters that Backend declares; required verbs first."""
     rows = re.findall(r"^\| `(\w+)\((.*?)\)` \|", (DOCS / "backend.md").read_text(), re.MULTILINE)
     declared = {
         name: parameters(getattr(nd.Backend, name))[1:] for name in MEMBERS if callable(getattr(nd.Backend, name))
