@@ -236,6 +236,9 @@ CASES = {
     "dlpack for no version": ("array().__dlpack__(max_version=())", r"TypeError: .*\(\)"),
     "dlpack for half a version": ("array().__dlpack__(max_version=[1])", "TypeError"),
     "dlpack for a version of words": ("array().__dlpack__(max_version=('a', 'b'))", "TypeError"),
+    "more axes than the array has, kept": (
+        "for n in range(3, 60):\n for out in (nd.zeros((1, 4)), nd.zeros((1,) * 6), nd.zeros(4)):\n"
+        "  for op in tables.REDUCE.values(): attempt(nd.cpu().backend.reduce, op, nd.ones((4, 4)), out, tuple(range(n)))", "ok"),
     "a step without lists": ("from needle_ndarray.ndarray import run_step; run_step('sgd_step', tables.STEP['sgd'], (), (3,))", "ValueError: .*0 lists"),
     "a step with one list": ("from needle_ndarray.ndarray import run_step; run_step('sgd_step', tables.STEP['sgd'], ([],), (3,))", "ValueError: .*1 lists"),
     "a step with empty lists": ("from needle_ndarray.ndarray import run_step; run_step('sgd_step', tables.STEP['sgd'], ([], []), ())", "ok"),

@@ -74,7 +74,7 @@ cdef bint first_axes(tuple axes, NDArray a, NDArray out) except -1:
     """Whether the axes are a's first ones, and out has the shape of the others, or 1 for each and then that."""
     cdef int n = len(axes), i
     cdef int skipped = out._ndim - (a._ndim - n)
-    if skipped != 0 and skipped != n:
+    if n > a._ndim or (skipped != 0 and skipped != n):
         return False
     for i in range(n):
         if <int> axes[i] != i or (skipped and out._shape[i] != 1):
