@@ -55,8 +55,6 @@ cdef class Tensor(Value):
 
     @cython.embedsignature(False)       # Cython's puts the * in the wrong place
     def __init__(self, array, device=None, *, dtype=None, requires_grad=True):
-        if self.op is not None or self.array is not None:
-            raise TypeError("Tensor.__init__: the tensor exists already; make a new one")
         if isinstance(array, Tensor):
             data = read(<Tensor> array)
             if device is not None:
