@@ -60,6 +60,7 @@ def sources(package: Package) -> list[Path]:
     files = [folder / name for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE")]
     files += sorted((folder / "src").rglob("*"))
     generated = {path.with_suffix(end) for path in files if path.suffix == ".pyx" for end in (".c", ".cpp")}
+    generated.update(path for path in files if path.name == "_cython.c")
     return [
         path
         for path in files

@@ -17,6 +17,7 @@ from setuptools.command.build_ext import build_ext
 
 DEBUG = os.environ.get("NEEDLE_BUILD_DEBUG") == "1"
 ROOT = "src/needle_ndarray"
+SHARED = "needle_ndarray._cython"  # Cython's own code for memoryviews: once, instead of 8,000 lines of C in every module
 MODULES = ["buffer", "backend", "threads", "blas", "interop", "extension"]
 MODULES += ["ndarray", "layout", "operands", "dispatch", "arguments", "optimizer_steps", "capsules"]  # the array
 CPU_BACKEND = ["backend", "convolution", "network", "optimizers", "recurrent"]
@@ -56,7 +57,8 @@ OPTIMIZE = "-O" + os.environ.get("NEEDLE_BUILD_OPTIMIZE", "3")
 COMPILE += ["-O0", "-g1", "-fsanitize=address,undefined", "-fno-omit-frame-pointer"] if DEBUG else [OPTIMIZE, "-g0"]
 LINK = ["-fsanitize=address,undefined"] if DEBUG else []
 # Lists and tuples come from users, so their bounds are checked; loops of the kernels run over memory that was.
-KERNEL_DIRECTIVES = {"boundscheck": DEBUG, "initializedcheck": DEBUG}
+# A kernel's memoryviews belong to no object (kernels/memoryviews.pxd): there is none to look for.
+KERNEL_DIRECTIVES = {"boundscheck": DEBUG, "initializedcheck": False, "nonecheck": False}
 DIRECTIVES = {
     "language_level": 3,
     "wraparound": False,
@@ -92,14 +94,20 @@ def extension(name, source, flags=()):
 
 
 def translate(pyx, directives):
-    return cythonize(pyx, include_path=["src"], compiler_directives=directives, nthreads=os.cpu_count() or 1)
+    return cythonize(
+        pyx,
+        include_path=["src"],
+        compiler_directives=directives,
+        nthreads=os.cpu_count() or 1,
+        shared_utility_qualified_name=SHARED,
+    )
 
 
 def extensions():
     """One C file per .pyx; a kernel's C file is compiled once per level into kernels/<level>/."""
     names = MODULES + [f"cpu_backend.{name}" for name in CPU_BACKEND]
     modules = [extension(f"needle_ndarray.{name}", f"{ROOT}/{name.replace('.', '/')}.pyx") for name in names]
-    once = translate(modules, DIRECTIVES)
+    once = translate([*modules, Extension(SHARED, [f"{ROOT}/_cython.c"], extra_compile_args=COMPILE)], DIRECTIVES)
     kernels = [extension(f"needle_ndarray.kernels.{name}", f"{ROOT}/kernels/{name}.pyx") for name in KERNELS]
     translate(kernels, DIRECTIVES | KERNEL_DIRECTIVES)
     kernels = [

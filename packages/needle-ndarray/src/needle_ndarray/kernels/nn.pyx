@@ -1,9 +1,9 @@
-# Fused kernels of neural networks: softmax, its relatives and cross-entropy, along the last axis. Each has its composed twin in
-# backend.pyx.
+# Softmax, its relatives and cross-entropy, along the last axis: kernels over rows. Each has its reference in `defaults`.
 
 from libc.math cimport INFINITY, log
 from libc.stdlib cimport free, malloc
 
+from needle_ndarray.kernels.memoryviews cimport vector
 from needle_ndarray.kernels.rows cimport room_for, rows_of
 from needle_ndarray.kernels.strided cimport contiguous, gather, scatter
 from needle_ndarray.kernels.views cimport FLOAT32, F, View, int64
@@ -15,7 +15,81 @@ cdef extern from "softmax.h" nogil:
     double needle_exps_float(bint subnormal, const float* x, Py_ssize_t n, float shift, float* out) noexcept
     double needle_exps_double(bint subnormal, const double* x, Py_ssize_t n, double shift, double* out) noexcept
 
-cdef struct Rows:               # a call: what its tasks, one for each row, read and write
+
+# ---- Rows ------------------------------------------------------------------------------------
+
+cdef inline F largest(const F[::1] a) noexcept nogil:
+    """The largest of a row that is not empty; NaNs do not count"""
+    if F is float:
+        return needle_largest_float(&a[0], a.shape[0])
+    else:
+        return needle_largest_double(&a[0], a.shape[0])
+
+
+cdef inline double sum_of_exponentials(const F[::1] a, F shift) noexcept nogil:
+    """The sum of e^(a - shift), without those that are no normal numbers"""
+    if F is float:
+        return needle_exps_float(False, &a[0], a.shape[0], shift, NULL)
+    else:
+        return needle_exps_double(False, &a[0], a.shape[0], shift, NULL)
+
+
+cdef inline double exponentials(bint subnormal, const F[::1] a, F shift, F[::1] out) noexcept nogil:
+    """out = e^(a - shift), 0 for what is no normal number unless `subnormal`; their sum"""
+    if F is float:
+        return needle_exps_float(subnormal, &a[0], a.shape[0], shift, &out[0])
+    else:
+        return needle_exps_double(subnormal, &a[0], a.shape[0], shift, &out[0])
+
+
+cdef void softmax_row(const F[::1] a, F[::1] out) noexcept nogil:
+    """out = e^(a - max) / sum e^(a - max)"""
+    cdef F scale = <F> (1 / exponentials(True, a, largest(a), out))
+    cdef Py_ssize_t i
+    for i in range(a.shape[0]):
+        out[i] *= scale
+
+
+cdef void log_softmax_row(const F[::1] a, F[::1] out) noexcept nogil:
+    """out = a - max - log sum e^(a - max)"""
+    cdef F shift = largest(a)
+    cdef double total = log(sum_of_exponentials(a, shift))
+    cdef Py_ssize_t i
+    for i in range(a.shape[0]):
+        out[i] = <F> (<F> (a[i] - shift) - total)
+
+
+cdef F logsumexp_row(const F[::1] a) noexcept nogil:
+    """max + log sum e^(a - max); a max of +-inf is left out of the shift"""
+    cdef F shift = largest(a)
+    cdef Py_ssize_t i
+    if shift == <F> INFINITY or shift == <F> -INFINITY:
+        for i in range(a.shape[0]):
+            if a[i] != a[i]:
+                shift = a[i]            # NaN
+        return shift
+    return <F> (log(sum_of_exponentials(a, shift)) + shift)
+
+
+cdef F cross_entropy_row(const F[::1] a, Py_ssize_t label) noexcept nogil:
+    """log sum e^(a - max) - (a[label] - max)"""
+    cdef F shift = largest(a)
+    return <F> (log(sum_of_exponentials(a, shift)) - (<double> a[label] - <double> shift))
+
+
+cdef void cross_entropy_grad_row(F grad, const F[::1] a, Py_ssize_t label, F[::1] out) noexcept nogil:
+    """out = (softmax(a) - onehot(label)) grad"""
+    cdef double total = exponentials(False, a, largest(a), out), picked = out[label] / total
+    cdef F scale = <F> (grad / total)
+    cdef Py_ssize_t i
+    for i in range(a.shape[0]):
+        out[i] *= scale
+    out[label] = <F> ((picked - 1) * grad)
+
+
+# ---- A task for every row ------------------------------------------------------------------------------------
+
+cdef struct Rows:               # a call: what its tasks read and write
     int op
     const View* a
     const View* grad            # cross-entropy: NULL for the losses
@@ -28,51 +102,16 @@ cdef struct Rows:               # a call: what its tasks, one for each row, read
     int outside                 # a label is
 
 
-cdef inline F largest_of(const F* a, Py_ssize_t n) noexcept nogil:
-    if F is float:
-        return needle_largest_float(a, n)
-    else:
-        return needle_largest_double(a, n)
-
-
-cdef inline double exponentials(bint subnormal, const F* a, F shift, F* out, Py_ssize_t n) noexcept nogil:
-    """The sum of e^(a - shift); out = each of them, unless it is NULL, or 0 for what is no normal number"""
-    if F is float:
-        return needle_exps_float(subnormal, a, n, shift, out)
-    else:
-        return needle_exps_double(subnormal, a, n, shift, out)
-
-
-cdef void softmax_row(int op, const F* a, F* out, Py_ssize_t n) noexcept nogil:
-    """out = e^(a - max) / sum, or its logarithm; for LOGSUMEXP one number, max + log sum"""
-    cdef Py_ssize_t i
-    cdef F shift = largest_of(a, n), scale
-    cdef double total
-    if op == LOGSUMEXP and (shift == <F> INFINITY or shift == <F> -INFINITY):
-        out[0] = shift
-        for i in range(n):
-            if a[i] != a[i]:
-                out[0] = a[i]           # NaN
-        return
-    total = exponentials(op == SOFTMAX, a, shift, out if op == SOFTMAX else <F*> NULL, n)
-    if op == SOFTMAX:
-        scale = <F> (1 / total)
-        for i in range(n):
-            out[i] *= scale
-        return
-    total = log(total)
-    if op == LOGSUMEXP:
-        out[0] = <F> (total + shift)
-        return
-    for i in range(n):
-        out[i] = <F> (<F> (a[i] - shift) - total)
-
-
 cdef void softmax_at(const Rows* job, Py_ssize_t i, F* staged) noexcept nogil:
-    cdef Py_ssize_t n = job.n
-    cdef F* source = rows_of(job.a, job.flat, i * n, n, staged)
-    cdef F* target = room_for(job.out, job.out_flat, i * job.out_n, staged + n)
-    softmax_row(job.op, source, target, n)
+    cdef F* target = room_for(job.out, job.out_flat, i * job.out_n, staged + job.n)
+    cdef const F[::1] a = vector(rows_of(job.a, job.flat, i * job.n, job.n, staged), job.n)
+    cdef F[::1] out = vector(target, job.out_n)
+    if job.op == SOFTMAX:
+        softmax_row(a, out)
+    elif job.op == LOG_SOFTMAX:
+        log_softmax_row(a, out)
+    else:
+        out[0] = logsumexp_row(a)
     if not job.out_flat:
         scatter(<char*> target, i * job.out_n, job.out_n, job.out)
 
@@ -109,41 +148,23 @@ cdef int softmax_views(int op, View* a, View* out, int threads) noexcept nogil:
 
 # ---- Cross-entropy --------------------------------------------------------------------------
 
-cdef void cross_entropy_row(const F* a, Py_ssize_t label, F* out, Py_ssize_t n) noexcept nogil:
-    """out = log sum e^(a - max) - (a[label] - max)"""
-    cdef F largest = largest_of(a, n)
-    cdef double total = exponentials(False, a, largest, <F*> NULL, n)
-    out[0] = <F> (log(total) - (<double> a[label] - <double> largest))
-
-
-cdef void cross_entropy_grad_row(F grad, const F* a, Py_ssize_t label, F* out, Py_ssize_t n) noexcept nogil:
-    """out = (softmax(a) - onehot(label)) grad"""
-    cdef F largest = largest_of(a, n), scale
-    cdef double total = exponentials(False, a, largest, out, n), picked = out[label] / total
-    cdef Py_ssize_t i
-    scale = <F> (grad / total)
-    for i in range(n):
-        out[i] *= scale
-    out[label] = <F> ((picked - 1) * grad)
-
-
 cdef void cross_entropy_at(Rows* job, Py_ssize_t i, F* staged) noexcept nogil:
     """Row i, its loss or its gradient; a row whose label is out of range is left alone"""
-    cdef Py_ssize_t n = job.n
-    cdef F* source
-    cdef F* target = room_for(job.out, job.out_flat, i * job.out_n, staged + n)
-    cdef F slope
+    cdef F* target = room_for(job.out, job.out_flat, i * job.out_n, staged + job.n)
+    cdef F[::1] out = vector(target, job.out_n)
+    cdef const F[::1] a
+    cdef F grad
     cdef int64 label
     gather(job.labels, i, 1, <char*> &label)
-    if label < 0 or label >= n:
-        job.outside = 1         # whoever writes it writes the same
+    if label < 0 or label >= job.n:
+        job.outside = 1         # benign race: every writer stores 1
         return
-    source = rows_of(job.a, job.flat, i * n, n, staged)
+    a = vector(rows_of(job.a, job.flat, i * job.n, job.n, staged), job.n)
     if job.grad is NULL:
-        cross_entropy_row(source, label, target, n)
+        out[0] = cross_entropy_row(a, label)
     else:
-        gather(job.grad, i, 1, <char*> &slope)
-        cross_entropy_grad_row(slope, source, label, target, n)
+        gather(job.grad, i, 1, <char*> &grad)
+        cross_entropy_grad_row(grad, a, label, out)
     if not job.out_flat:
         scatter(<char*> target, i * job.out_n, job.out_n, job.out)
 
