@@ -20,6 +20,7 @@ cdef class Op:
 
 cdef class Backend:
     cdef public object device           # the Device that users see; set when the backend is loaded
+    cdef public object listener         # a recorder or profiler that hears of every verb, or None; see listening.py
 
     cpdef object allocate(self, Py_ssize_t nbytes)
     cpdef from_host(self, object values, object out)

@@ -679,7 +679,7 @@ cdef class NDArray:
         """The only element as a Python number."""
         if self._size != 1:
             raise ValueError(f"item: expected one element, shape {self.shape} has {self._size}")
-        if self._ptr is NULL:
+        if self._ptr is NULL or self._backend.listener is not None:
             return self._backend.to_host(self).item()
         if self._dtype == FLOAT32:
             return (<float*> self._ptr)[0]
@@ -713,6 +713,8 @@ cdef class NDArray:
     def __getbuffer__(self, Py_buffer* view, int flags):
         cdef Py_ssize_t* dims
         cdef int i
+        if self._backend.listener is not None:
+            self._backend.listener.heard("share", (self,))
         if self._ptr is NULL and self._size:
             raise BufferError(f"memory on {self.device} is not on the host: use .numpy()")
         if not has_order(self, flags):
@@ -738,6 +740,8 @@ cdef class NDArray:
 
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
         from needle_ndarray.interop import to_dlpack
+        if self._backend.listener is not None:
+            self._backend.listener.heard("share", (self,))
         return to_dlpack(self, max_version, dl_device, copy, stream)
 
     def __dlpack_device__(self):

@@ -91,14 +91,20 @@ cdef class CPUBackend(Backend):
     name = "cpu"
 
     cpdef object allocate(self, Py_ssize_t nbytes):
+        if self.listener is not None:
+            return self.listener.allocated(allocate_buffer(nbytes))
         return allocate_buffer(nbytes)
 
     cpdef from_host(self, object values, object out):
+        if self.listener is not None and self.listener.heard("from_host", (values, out)):
+            return
         cdef View target
         host(out, &target)
         np.asarray(out)[...] = values
 
     cpdef object to_host(self, object a):
+        if self.listener is not None:
+            self.listener.heard("to_host", (a,))
         cdef View source
         cdef NDArray array = host(a, &source)
         cdef NDArray out
@@ -110,6 +116,8 @@ cdef class CPUBackend(Backend):
         return values
 
     cpdef fill(self, object out, object value):
+        if self.listener is not None and self.listener.heard("fill", (out, value)):
+            return
         cdef View target
         cdef View source
         cdef NDArray one
@@ -123,6 +131,8 @@ cdef class CPUBackend(Backend):
                 strided.fill(&target, source.data, threads)
 
     cpdef copy(self, object a, object out):
+        if self.listener is not None and self.listener.heard("copy", (a, out)):
+            return
         cdef View source, target
         cdef int threads, status
         host(a, &source)
@@ -139,6 +149,8 @@ cdef class CPUBackend(Backend):
         done(status)
 
     cpdef unary(self, Op op, object a, object out):
+        if self.listener is not None and self.listener.heard("unary", (op, a, out)):
+            return
         known(op, UNARY_OP)
         cdef NDArray x = <NDArray?> a, result = <NDArray?> out
         cdef View source, target
@@ -160,6 +172,8 @@ cdef class CPUBackend(Backend):
         done(status)
 
     cpdef binary(self, Op op, object a, object b, object out):
+        if self.listener is not None and self.listener.heard("binary", (op, a, b, out)):
+            return
         known(op, BINARY_OP)
         cdef NDArray x = <NDArray?> a, y = <NDArray?> b, result = <NDArray?> out
         cdef View left, right, target
@@ -192,6 +206,8 @@ cdef class CPUBackend(Backend):
         done(status)
 
     cpdef where(self, object condition, object a, object b, object out):
+        if self.listener is not None and self.listener.heard("where", (condition, a, b, out)):
+            return
         cdef View choice, left, right, target
         cdef int threads, status
         host(condition, &choice)
@@ -211,6 +227,8 @@ cdef class CPUBackend(Backend):
         done(status)
 
     cpdef reduce(self, Op op, object a, object out, tuple axes):
+        if self.listener is not None and self.listener.heard("reduce", (op, a, out, axes)):
+            return
         known(op, REDUCE_OP)
         cdef View given, source, target
         cdef int kept, threads, status, i, n = 0
@@ -252,6 +270,8 @@ cdef class CPUBackend(Backend):
         done(status)
 
     cpdef arg_reduce(self, Op op, object a, object out, int axis):
+        if self.listener is not None and self.listener.heard("arg_reduce", (op, a, out, axis)):
+            return
         known(op, ARG_REDUCE_OP)
         cdef View given, source, target
         cdef bint reduced[32]
@@ -268,6 +288,8 @@ cdef class CPUBackend(Backend):
         done(status)
 
     cpdef scan(self, Op op, object a, object out, int axis):
+        if self.listener is not None and self.listener.heard("scan", (op, a, out, axis)):
+            return
         known(op, SCAN_OP)
         cdef bint scanned[32]
         cdef View given, given_out, source, target
@@ -283,9 +305,13 @@ cdef class CPUBackend(Backend):
         done(status)
 
     cpdef matmul(self, object a, object b, object out):
+        if self.listener is not None and self.listener.heard("matmul", (a, b, out)):
+            return
         self.multiply(a, b, NULL, out)
 
     cpdef linear(self, object x, object weight, object bias, object out):
+        if self.listener is not None and self.listener.heard("linear", (x, weight, bias, out)):
+            return
         cdef NDArray result = <NDArray?> out, row = <NDArray?> bias
         cdef Py_ssize_t largest = max(result._size, max((<NDArray?> x)._size, (<NDArray?> weight)._size))
         if result._ndim == 2 and result._compact and result._dtype >= FLOAT32 and row._ndim == 1 and row._compact \
@@ -337,6 +363,8 @@ cdef class CPUBackend(Backend):
         return done(status)
 
     cpdef take(self, object a, object index, object out):
+        if self.listener is not None and self.listener.heard("take", (a, index, out)):
+            return
         cdef View source, at, target
         cdef int threads, status, i
         host(a, &source)
@@ -355,6 +383,8 @@ cdef class CPUBackend(Backend):
             indexed(status, source.shape[0])
 
     cpdef scatter(self, Op op, object a, object index, object out):
+        if self.listener is not None and self.listener.heard("scatter", (op, a, index, out)):
+            return
         known(op, SCATTER_OP)
         cdef View source, at, target
         cdef int threads, status, i
@@ -378,6 +408,8 @@ cdef class CPUBackend(Backend):
             indexed(status, target.shape[0])
 
     cpdef random(self, Op op, object out, unsigned long long seed, unsigned long long counter):
+        if self.listener is not None and self.listener.heard("random", (op, out, seed, counter)):
+            return
         known(op, RANDOM_OP)
         cdef View target
         cdef NDArray array = host(out, &target)
@@ -391,54 +423,85 @@ cdef class CPUBackend(Backend):
     # ---- Fused: the modules of this package --------------------------------------------------------------------------
 
     cpdef rows(self, Op op, object a, object out):
+        if self.listener is not None and self.listener.heard("rows", (op, a, out)):
+            return
         network.rows(op, a, out)
 
     cpdef cross_entropy(self, object logits, object labels, object out):
+        if self.listener is not None and self.listener.heard("cross_entropy", (logits, labels, out)):
+            return
         network.cross_entropy(None, logits, labels, out)
 
     cpdef cross_entropy_grad(self, object grad, object logits, object labels, object out):
+        if self.listener is not None and self.listener.heard("cross_entropy_grad", (grad, logits, labels, out)):
+            return
         network.cross_entropy(grad, logits, labels, out)
 
     cpdef norm(self, Op op, object x, object weight, object bias, object out, object mean, object var, double eps):
+        if self.listener is not None and self.listener.heard("norm", (op, x, weight, bias, out, mean, var, eps)):
+            return
         network.norm(op, x, weight, bias, out, mean, var, eps)
 
     cpdef norm_grad(self, Op op, object grad, object x, object weight, object mean, object var, object dx, object dweight,
                     object dbias, double eps):
+        if self.listener is not None and self.listener.heard(
+                "norm_grad", (op, grad, x, weight, mean, var, dx, dweight, dbias, eps)):
+            return
         network.norm_grad(op, grad, x, weight, mean, var, dx, dweight, dbias, eps)
 
     cpdef attention(self, object q, object k, object v, object mask, object out, bint causal, double scale):
+        if self.listener is not None and self.listener.heard("attention", (q, k, v, mask, out, causal, scale)):
+            return
         if not network.attention(q, k, v, mask, out, causal, scale):
             Backend.attention(self, q, k, v, mask, out, causal, scale)
 
     cpdef attention_grad(self, object grad, object q, object k, object v, object mask, object dq, object dk, object dv, bint causal,
                          double scale):
+        if self.listener is not None and self.listener.heard("attention_grad", (grad, q, k, v, mask, dq, dk, dv, causal, scale)):
+            return
         if not network.attention_grad(grad, q, k, v, mask, dq, dk, dv, causal, scale):
             Backend.attention_grad(self, grad, q, k, v, mask, dq, dk, dv, causal, scale)
 
     cpdef conv2d(self, Op op, object x, object weight, object y, tuple stride, tuple padding, tuple dilation, Py_ssize_t groups):
+        if self.listener is not None and self.listener.heard("conv2d", (op, x, weight, y, stride, padding, dilation, groups)):
+            return
         convolution.conv2d(self, op, x, weight, y, stride, padding, dilation, groups)
 
     cpdef pool2d(self, Op op, object x, object out, tuple size, tuple stride, tuple padding):
+        if self.listener is not None and self.listener.heard("pool2d", (op, x, out, size, stride, padding)):
+            return
         convolution.pool2d(self, op, False, None, x, out, size, stride, padding)
 
     cpdef pool2d_grad(self, Op op, object grad, object x, object out, tuple size, tuple stride, tuple padding):
+        if self.listener is not None and self.listener.heard("pool2d_grad", (op, grad, x, out, size, stride, padding)):
+            return
         convolution.pool2d(self, op, True, grad, x, out, size, stride, padding)
 
     cpdef cell(self, Op op, object x, object y, object bias, object state, object h_out, object c_out, object gates):
+        if self.listener is not None and self.listener.heard("cell", (op, x, y, bias, state, h_out, c_out, gates)):
+            return
         recurrent.cell(op, x, y, bias, state, h_out, c_out, gates)
 
     cpdef cell_grad(self, Op op, object dy, object dh, object dc, object gates, object state, object c_out, object dx, object ds,
                     object dstate):
+        if self.listener is not None and self.listener.heard("cell_grad", (op, dy, dh, dc, gates, state, c_out, dx, ds, dstate)):
+            return
         recurrent.cell_grad(op, dy, dh, dc, gates, state, c_out, dx, ds, dstate)
 
     cpdef sequence(self, Op op, object x, object weight, object bias, object h, object c, object gates):
+        if self.listener is not None and self.listener.heard("sequence", (op, x, weight, bias, h, c, gates)):
+            return
         recurrent.Run(op, h, x, weight).forward(x, weight, bias, h, c, gates)
 
     cpdef sequence_grad(self, Op op, object dy, object weight, object h, object c, object gates, object dx, object ds, object dh,
                         object dc):
+        if self.listener is not None and self.listener.heard("sequence_grad", (op, dy, weight, h, c, gates, dx, ds, dh, dc)):
+            return
         recurrent.Run(op, dy, ds, weight).backward(dy, weight, h, c, gates, dx, ds, dh, dc)
 
     cpdef step(self, Op op, list params, list grads, list m, list v, tuple hyperparameters):
+        if self.listener is not None and self.listener.heard("step", (op, params, grads, m, v, hyperparameters)):
+            return
         optimizers.step(op, params, grads, m, v, hyperparameters)
 
     # ---- The course's teaching pieces --------------------------------------------------------------------------

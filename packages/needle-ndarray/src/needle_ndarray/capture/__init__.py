@@ -1,0 +1,9 @@
+"""Record the verbs that a function asks for, and run them again as a plan. `needle.capture` is what users call."""
+
+from needle_ndarray.capture.verbs import ARGUMENTS  # first: the compiled replay needs it
+
+from needle_ndarray.capture.passes import PASSES  # isort: skip
+from needle_ndarray.capture.plan import Plan  # isort: skip
+from needle_ndarray.capture.recorder import CaptureError, Recorder, recorder, repeat  # isort: skip
+
+__all__ = ["ARGUMENTS", "PASSES", "CaptureError", "Plan", "Recorder", "recorder", "repeat"]

@@ -1,0 +1,234 @@
+"""A plan: the calls of a recording, what they may touch, and the arrays that a replay runs them on."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from needle_ndarray.backend import Backend, Op
+from needle_ndarray.capture.passes import PASSES
+from needle_ndarray.capture.recorder import Call, Recorder, Slot, View
+from needle_ndarray.capture.verbs import ARGUMENTS, UPDATES, written_by
+from needle_ndarray.ndarray import NDArray
+from needle_ndarray.replay import Replay, Views
+
+
+class Plan:
+    """What a replay does, from a recording.
+
+    Parameters
+    ----------
+    recorder : the recording
+    inputs : arrays that were there before, of which a replay may be given others of the same layout
+    outputs : arrays made by the function, of which every replay makes new ones
+    without : names of passes to leave out
+    """
+
+    def __init__(
+        self, recorder: Recorder, inputs: list[NDArray], outputs: list[NDArray], without: Iterable[str] = ()
+    ):
+        self.calls = list(recorder.calls)
+        self.sizes = dict(enumerate(recorder.sizes))
+        self.origins = dict(enumerate(recorder.origins))
+        self.outside = {number: recorder.outside[key] for key, number in recorder.outside_numbers.items()}
+        self.input_views = [recorder.view(a) for a in inputs]
+        self.output_views = [recorder.view(a) for a in outputs]
+        self.outputs = {view.buffer for view in self.output_views if view.buffer >= 0}
+        self.constants: set[int] = set()
+        self.once: list[Call] = []  # run when the plan is made
+        self.places: dict[int, int] = {}  # temporary buffers: bytes from the start of their arena
+        self.arenas: list[tuple[Backend, int]] = []
+        self.recorded_calls = len(self.calls)
+        for name, change in PASSES.items():
+            if name not in without:
+                change(self)
+
+    # ---- What passes ask ---------------------------------------------------------------------------------------------------
+
+    def read(self, call: Call) -> set[int]:
+        """Buffers that a call reads; those that it writes only in part, and so leaves in part as they are, are among them."""
+        return {view.buffer for name, view in named_views(call) if reads(call, name)}
+
+    def written(self, call: Call) -> set[int]:
+        return {view.buffer for name, view in named_views(call) if writes(call, name)}
+
+    def has_slots(self, call: Call) -> bool:
+        return any(isinstance(value, Slot) for value in flat(call.args))
+
+    def is_temporary(self, buffer: int) -> bool:
+        return buffer >= 0 and buffer not in self.outputs and buffer not in self.constants
+
+    def first_uses(self) -> dict[int, int]:
+        first: dict[int, int] = {}
+        for i, call in enumerate(self.calls):
+            for view in views(call.args):
+                first.setdefault(view.buffer, i)
+        return first
+
+    def last_uses(self) -> dict[int, int]:
+        return {view.buffer: i for i, call in enumerate(self.calls) for view in views(call.args)}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that the plan holds between replays: arenas and constants."""
+        packed = sum(size for _, size in self.arenas)
+        loose = [b for b in self.first_uses() if self.is_temporary(b) and b not in self.places]
+        return packed + sum(self.sizes[b] for b in [*loose, *self.constants])
+
+    # ---- Arrays ------------------------------------------------------------------------------------------------------------
+
+    def build(self) -> "Built":
+        return Built(self)
+
+    def __repr__(self) -> str:
+        return f"<Plan of {len(self.calls)} calls, {self.nbytes:,} bytes>"
+
+    def __str__(self) -> str:
+        """The calls, a line each.
+
+        Buffers made by the function are %0, %1, ...; what was there before is @1, @2, ...
+        """
+        return "\n".join(f"{i:4} {show(call)}" for i, call in enumerate(self.calls))
+
+
+class Built:
+    """A plan with arrays: point the inputs, renew the outputs, run."""
+
+    def __init__(self, plan: Plan):
+        self.plan = plan
+        self.memory: dict[int, Any] = {}  # by buffer: its handle and where it starts in there, in bytes
+        arenas = {id(backend): (backend, backend.allocate(size)) for backend, size in plan.arenas}
+        self.made: dict[int, list[NDArray]] = {}
+        for buffer, origin in plan.origins.items():
+            if buffer in plan.places:
+                self.memory[buffer] = (arenas[id(origin)][1], plan.places[buffer])
+        self.calls = [self._call(call) for call in plan.calls]
+        for call in plan.once:
+            verb, backend, args = self._call(call)
+            getattr(backend, verb)(*args)
+        self.replay = Replay([(verb, target, args) for verb, target, args in self.calls], self._patches())
+        self.inputs = [self._group(view) for view in plan.input_views]
+        self.results = [self._array(view) for view in plan.output_views]
+        bases = {view.buffer: view for view in plan.output_views if view.buffer >= 0}
+        self.outputs = {buffer: self._whole(buffer) for buffer in bases}
+        self.written = self._written()
+        self.run = self.replay.run
+
+    def _handle(self, buffer: int) -> tuple[Any, int]:
+        """The memory of a buffer and its place in there."""
+        if buffer < 0:
+            return self.plan.outside[buffer]._handle, 0
+        if buffer not in self.memory:
+            self.memory[buffer] = (self.plan.origins[buffer].allocate(self.plan.sizes[buffer]), 0)
+        return self.memory[buffer]
+
+    def _array(self, view: View) -> NDArray:
+        handle, start = self._handle(view.buffer)
+        device = (self.plan.outside[view.buffer].device if view.buffer < 0 else self.plan.origins[view.buffer].device)
+        offset = start // view.dtype.itemsize + view.offset
+        made = NDArray.make(view.shape, view.strides, device, handle, offset, view.dtype)
+        self.made.setdefault(view.buffer, []).append(made)
+        return made
+
+    def _call(self, call: Call) -> tuple[str, Any, tuple[Any, ...]]:
+        if call.verb == "from_host":
+            data, view = call.args
+            out = self._array(view)
+            values = np.frombuffer(bytearray(data), view.dtype.numpy).reshape(view.shape)
+            return "from_host", call.backend, (values, out)
+        return call.verb, call.function or call.backend, tuple(self._argument(arg) for arg in call.args)
+
+    def _argument(self, arg: Any) -> Any:
+        if isinstance(arg, View):
+            return self._array(arg)
+        if isinstance(arg, Slot):
+            return 0.0
+        if isinstance(arg, (list, tuple)):
+            return type(arg)(map(self._argument, arg))
+        return arg
+
+    def _patches(self) -> dict[int, list[tuple[tuple[int, ...], int, int]]]:
+        """Where numbers of repeated functions go."""
+        found: dict[int, list[tuple[tuple[int, ...], int, int]]] = {}
+        for i, call in enumerate(self.plan.calls):
+            for j, arg in enumerate(call.args):
+                if isinstance(arg, Slot):
+                    found.setdefault(i, []).append(((j,), *arg))
+                elif isinstance(arg, (list, tuple)) and not isinstance(arg, View):
+                    found.setdefault(i, []).extend(((j, k), *s) for k, s in enumerate(arg) if isinstance(s, Slot))
+        return {i: paths for i, paths in found.items() if paths}
+
+    def _group(self, view: View) -> Views:
+        """All views of an input's buffer."""
+        base = self._array(view)
+        return Views(base, self.made[view.buffer])
+
+    def _whole(self, buffer: int) -> Views:
+        """All views of an output's buffer, with an array of the whole buffer as their base."""
+        handle, _ = self._handle(buffer)
+        base = NDArray.make((self.plan.sizes[buffer],), None, self.plan.origins[buffer].device, handle, 0, "uint8")
+        return Views(base, self.made.get(buffer, []))
+
+    def _written(self) -> list[NDArray]:
+        """Arrays that were there before, and that a replay writes to: one for each buffer."""
+        buffers = {buffer for call in self.plan.calls for buffer in self.plan.written(call) if buffer < 0}
+        return [self.made[buffer][0] for buffer in sorted(buffers)]
+
+
+# ---- Calls ---------------------------------------------------------------------------------------------------------------
+
+
+def flat(args: Iterable[Any]) -> Iterator[Any]:
+    for arg in args:
+        if isinstance(arg, (list, tuple)) and not isinstance(arg, (View, Slot)):
+            yield from flat(arg)
+        else:
+            yield arg
+
+
+def views(args: Iterable[Any]) -> Iterator[View]:
+    return (arg for arg in flat(args) if isinstance(arg, View))
+
+
+def named_views(call: Call) -> Iterator[tuple[str, View]]:
+    names = ARGUMENTS.get(call.verb) or [f"argument {i}" for i in range(len(call.args))]
+    for name, arg in zip(names, call.args, strict=True):
+        for view in views([arg]):
+            yield name, view
+
+
+def writes(call: Call, name: str) -> bool:
+    if call.verb == "repeat":
+        return True  # a function may do either
+    op = call.args[0] if isinstance(call.args[0], Op) else None
+    return name in written_by(call.verb, op)
+
+
+def reads(call: Call, name: str) -> bool:
+    return not writes(call, name) or call.verb == "repeat" or name in UPDATES.get(call.verb, ())
+
+
+def show(call: Call) -> str:
+    """A call as a line of text: what it writes, the verb and its op, what it takes."""
+    if call.verb == "repeat":
+        name = getattr(call.function, "__qualname__", repr(call.function))
+        return f"repeat {name}({', '.join(map(_show, call.args))})"
+    args = dict(zip(ARGUMENTS[call.verb], call.args, strict=True))
+    op = args.pop("op", None)
+    if call.verb == "from_host":
+        args["values"] = f"{len(args['values'])} bytes"
+    results = [name for name in args if writes(call, name) and args[name] is not None]
+    taken = [f"{name}={_show(value)}" for name, value in args.items() if reads(call, name) and value is not None]
+    verb = f"{call.verb} {op.name}" if op is not None else call.verb
+    return f"{', '.join(_show(args[name]) for name in results)} = {verb}({', '.join(taken)})"
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, View):
+        name = f"%{value.buffer}" if value.buffer >= 0 else f"@{-value.buffer}"
+        return f"{name}{'x'.join(map(str, value.shape)) and ':' + 'x'.join(map(str, value.shape))}"
+    if isinstance(value, Slot):
+        return f"number {value.call}.{value.index}" if value.index >= 0 else f"number {value.call}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_show, value))}]"
+    return repr(value)

@@ -1,0 +1,214 @@
+# cython: embedsignature.format=clinic
+"""Run a plan: its calls one after another, on arrays that are there, without a check of what was checked when it was recorded."""
+
+from cpython.exc cimport PyErr_CheckSignals
+from cpython.list cimport PyList_GET_ITEM
+from cpython.object cimport PyObject
+from cpython.tuple cimport PyTuple_GET_ITEM
+from libc.stdlib cimport free, malloc
+
+from needle_ndarray.backend cimport Backend, Op
+from needle_ndarray.buffer cimport Buffer
+from needle_ndarray.ndarray cimport NDArray, empty_compact, view_of
+from needle_ndarray.optable cimport itemsize
+
+from needle_ndarray.capture.verbs import ARGUMENTS
+
+cdef extern from "Python.h":
+    Py_ssize_t Py_REFCNT(PyObject*)
+
+cdef enum Code:
+    OTHER, REPEAT, FILL, COPY, UNARY, BINARY, WHERE, REDUCE, MATMUL, LINEAR, ROWS, CROSS_ENTROPY, CROSS_ENTROPY_GRAD, NORM, NORM_GRAD
+    TAKE, SCATTER, STEP
+
+cdef dict CODES = {
+    "repeat": REPEAT, "fill": FILL, "copy": COPY, "unary": UNARY, "binary": BINARY, "where": WHERE, "reduce": REDUCE,
+    "matmul": MATMUL, "linear": LINEAR, "rows": ROWS, "cross_entropy": CROSS_ENTROPY, "cross_entropy_grad": CROSS_ENTROPY_GRAD,
+    "norm": NORM, "norm_grad": NORM_GRAD, "take": TAKE, "scatter": SCATTER, "step": STEP,
+}
+
+
+cdef inline object at(tuple args, Py_ssize_t i):
+    return <object> PyTuple_GET_ITEM(args, i)
+
+
+cdef int check_call(str verb, object target, tuple args) except -1:
+    """Refuse what the loop below would take for something else; the verbs check their arrays themselves."""
+    if verb == "repeat":
+        return 0
+    names = ARGUMENTS.get(verb)
+    if not isinstance(target, Backend) or names is None or len(args) != len(names):
+        raise TypeError(f"Replay: {verb} of {type(target).__name__} with {len(args)} arguments is no call of a verb")
+    if names[0] == "op" and not isinstance(args[0], Op) or verb == "reduce" and not isinstance(args[3], tuple):
+        raise TypeError(f"Replay: {verb}: expected an op and axes, got {args[0]!r:.60}")
+    if verb == "step":
+        for i in range(1, 5):
+            if not (isinstance(args[i], list) or i > 2 and args[i] is None):
+                raise TypeError(f"Replay: step: expected lists, got {type(args[i]).__name__}")
+        if not isinstance(args[5], tuple):
+            raise TypeError(f"Replay: step: expected a tuple of numbers, got {type(args[5]).__name__}")
+    return 0
+
+
+cdef class Replay:
+    """Calls (verb, backend or function, args), ready to be run again.
+
+    Numbers that a repeated function returns go where `patches` says: {call: [(path, repeated call, index)]}, where a path is a
+    tuple of positions in the arguments.
+    """
+
+    cdef list targets               # by call: its backend, or the function to repeat
+    cdef list args
+    cdef list verbs
+    cdef dict patches
+    cdef int* codes
+    cdef readonly Py_ssize_t count
+    cdef list results               # of repeated functions, in order
+
+    def __cinit__(self, list calls not None, dict patches not None):
+        cdef Py_ssize_t i
+        self.count = len(calls)
+        self.codes = <int*> malloc((self.count + 1) * sizeof(int))
+        if self.codes is NULL:
+            raise MemoryError(f"no memory for a plan of {self.count} calls")
+        self.verbs = [call[0] for call in calls]
+        self.targets = [call[1] for call in calls]
+        self.args = [tuple(call[2]) for call in calls]
+        self.patches = patches
+        self.results = []
+        for i in range(self.count):
+            self.codes[i] = CODES.get(self.verbs[i], OTHER)
+            check_call(self.verbs[i], self.targets[i], self.args[i])
+
+    def __dealloc__(self):
+        free(self.codes)
+
+    def run(self):
+        """Make all calls. An error leaves the arrays as the calls before it left them."""
+        cdef Py_ssize_t i
+        cdef tuple args
+        cdef Backend backend
+        cdef int code
+        if self.results:
+            self.results = []
+        for i in range(self.count):
+            code = self.codes[i]
+            args = <tuple> PyList_GET_ITEM(self.args, i)
+            if self.patches and i in self.patches:
+                args = self.patched(i, args)
+            if code == REPEAT:
+                self.results.append((<object> PyList_GET_ITEM(self.targets, i))(*args))
+                continue
+            backend = <Backend> PyList_GET_ITEM(self.targets, i)
+            if code == BINARY:
+                backend.binary(<Op> at(args, 0), at(args, 1), at(args, 2), at(args, 3))
+            elif code == UNARY:
+                backend.unary(<Op> at(args, 0), at(args, 1), at(args, 2))
+            elif code == COPY:
+                backend.copy(at(args, 0), at(args, 1))
+            elif code == FILL:
+                backend.fill(at(args, 0), at(args, 1))
+            elif code == MATMUL:
+                backend.matmul(at(args, 0), at(args, 1), at(args, 2))
+            elif code == LINEAR:
+                backend.linear(at(args, 0), at(args, 1), at(args, 2), at(args, 3))
+            elif code == REDUCE:
+                backend.reduce(<Op> at(args, 0), at(args, 1), at(args, 2), <tuple> at(args, 3))
+            elif code == WHERE:
+                backend.where(at(args, 0), at(args, 1), at(args, 2), at(args, 3))
+            elif code == ROWS:
+                backend.rows(<Op> at(args, 0), at(args, 1), at(args, 2))
+            elif code == CROSS_ENTROPY:
+                backend.cross_entropy(at(args, 0), at(args, 1), at(args, 2))
+            elif code == CROSS_ENTROPY_GRAD:
+                backend.cross_entropy_grad(at(args, 0), at(args, 1), at(args, 2), at(args, 3))
+            elif code == NORM:
+                backend.norm(<Op> at(args, 0), at(args, 1), at(args, 2), at(args, 3), at(args, 4), at(args, 5), at(args, 6),
+                             at(args, 7))
+            elif code == NORM_GRAD:
+                backend.norm_grad(<Op> at(args, 0), at(args, 1), at(args, 2), at(args, 3), at(args, 4), at(args, 5), at(args, 6),
+                                  at(args, 7), at(args, 8), at(args, 9))
+            elif code == TAKE:
+                backend.take(at(args, 0), at(args, 1), at(args, 2))
+            elif code == SCATTER:
+                backend.scatter(<Op> at(args, 0), at(args, 1), at(args, 2), at(args, 3))
+            elif code == STEP:
+                backend.step(<Op> at(args, 0), <list> at(args, 1), <list> at(args, 2), at(args, 3), at(args, 4),
+                             <tuple> at(args, 5))
+            else:
+                getattr(backend, self.verbs[i])(*args)
+            if i % 16 == 15:
+                PyErr_CheckSignals()
+
+    cdef tuple patched(self, Py_ssize_t i, tuple args):
+        """The arguments of call i with the numbers of this replay"""
+        cdef list made = list(args), inner
+        for path, call, index in self.patches[i]:
+            value = self.results[call]
+            if index >= 0:
+                value = value[index]
+            if len(path) == 1:
+                made[path[0]] = value
+            else:
+                inner = list(made[path[0]])
+                inner[path[1]] = value
+                made[path[0]] = type(args[path[0]])(inner)
+        return tuple(made)
+
+
+cdef class Views:
+    """The views that a plan has of one buffer, so that they can be pointed at another one of the same layout."""
+
+    cdef list views
+    cdef list shifts                # of each, in elements from the base's first one
+    cdef NDArray base               # what they show now
+
+    def __init__(self, NDArray base not None, list views not None):
+        cdef NDArray view
+        for view in views:
+            if view._buffer is not base._buffer:
+                raise ValueError("Views: a view of another buffer")
+        self.views, self.base = views, base
+        self.shifts = [view._offset * itemsize(view._dtype) - base._offset * itemsize(base._dtype) for view in views]
+
+    def point(self, NDArray base not None):
+        """Show the memory of `base` from now on: an array of the same shape, strides, dtype and device."""
+        cdef NDArray view
+        cdef Py_ssize_t i, shift
+        if base is self.base:
+            return
+        if not same_layout(base, self.base):
+            raise ValueError(f"a plan for shape {self.base.shape}, {self.base.dtype} was given {base.shape}, {base.dtype}")
+        for i in range(len(self.views)):
+            view, shift = <NDArray> PyList_GET_ITEM(self.views, i), self.shifts[i]
+            view._buffer = base._buffer
+            view._offset = (base._offset * itemsize(base._dtype) + shift) // itemsize(view._dtype)
+            view._ptr = base._ptr + shift if base._ptr is not NULL else NULL
+        self.base = base
+
+    def renew(self):
+        """Point at new memory, unless nobody else looks at what is there; the array of all of it."""
+        cdef NDArray base = self.base
+        cdef Py_ssize_t ours = len(self.views) + 1
+        if Py_REFCNT(<PyObject*> base) > 2 or Py_REFCNT(<PyObject*> base._buffer) > ours:
+            self.point(empty_compact(base._backend, base._dtype, base._ndim, base._shape))
+        return self.base
+
+    def mark_written(self):
+        self.base.mark_written()
+
+
+def like(NDArray view not None):
+    """Another object for the same view: what is handed out, while the plan points its own elsewhere."""
+    return view_of(view, view._ndim, view._shape, view._strides, 0)
+
+
+def same_layout(NDArray a not None, NDArray b not None):
+    """Whether a plan recorded with `a` can read `b`: shape, strides, dtype and device are equal."""
+    cdef int i
+    if a._dtype != b._dtype or a._ndim != b._ndim or a._backend is not b._backend:
+        return False
+    for i in range(a._ndim):
+        if a._shape[i] != b._shape[i] or a._strides[i] != b._strides[i]:
+            return False
+    return True
