@@ -19,6 +19,7 @@ from needle.custom import *
 from needle.init import ones, ones_like, zeros, zeros_like
 from needle.modes import *
 from needle.ops import *
+from needle.capturing import *
 from needle.transforms import *
 from needle_ndarray import show_config
 

@@ -18,6 +18,7 @@ from cpython.object cimport PyObject
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
 
 from needle_ndarray.buffer import WRITE_CLOCK
+from needle_ndarray.capture import CaptureError, Plan, Recorder, recorder, repeat
 from needle_ndarray.config import config
 from needle_ndarray.convolution import both_sides, pair
 from needle_ndarray.devices import backend_of
@@ -27,6 +28,8 @@ from needle_ndarray.linalg import _parse as parse_einsum
 from needle_ndarray.ndarray import (
     DTYPE_CODE, NBYTES, SOLE_OWNER, VERSION, bounded, normal_axes, suits_linear, suits_step
 )
+
+from needle_ndarray.replay import like, same_layout
 
 #: The version of the struct in C_INTERFACE.
 ABI = 1
@@ -54,6 +57,7 @@ interface.dtype_code = <question_t> PyCapsule_GetPointer(DTYPE_CODE, "needle_nda
 C_INTERFACE = PyCapsule_New(&interface, "needle_ndarray.extension", NULL)
 
 __all__ = [
-    "ABI", "C_INTERFACE", "DTYPES", "backend_of", "both_sides", "bounded", "config", "has_arrays", "normal_axes", "pair",
-    "parse_einsum", "suits_linear", "suits_step",
+    "ABI", "C_INTERFACE", "CaptureError", "DTYPES", "Plan", "Recorder", "backend_of", "both_sides", "bounded", "config",
+    "has_arrays", "like", "normal_axes", "pair", "parse_einsum", "recorder", "repeat", "same_layout", "suits_linear",
+    "suits_step",
 ]

@@ -64,8 +64,9 @@ cdef class Replay:
     cdef int* codes
     cdef readonly Py_ssize_t count
     cdef list results               # of repeated functions, in order
+    cdef list written               # an array on each buffer of others that is written to
 
-    def __cinit__(self, list calls not None, dict patches not None):
+    def __cinit__(self, list calls not None, dict patches not None, list written not None):
         cdef Py_ssize_t i
         self.count = len(calls)
         self.codes = <int*> malloc((self.count + 1) * sizeof(int))
@@ -75,7 +76,7 @@ cdef class Replay:
         self.targets = [call[1] for call in calls]
         self.args = [tuple(call[2]) for call in calls]
         self.patches = patches
-        self.results = []
+        self.results, self.written = [], written
         for i in range(self.count):
             self.codes[i] = CODES.get(self.verbs[i], OTHER)
             check_call(self.verbs[i], self.targets[i], self.args[i])
@@ -139,6 +140,8 @@ cdef class Replay:
                 getattr(backend, self.verbs[i])(*args)
             if i % 16 == 15:
                 PyErr_CheckSignals()
+        for array in self.written:
+            (<NDArray?> array).mark_written()
 
     cdef tuple patched(self, Py_ssize_t i, tuple args):
         """The arguments of call i with the numbers of this replay"""
@@ -186,16 +189,13 @@ cdef class Views:
             view._ptr = base._ptr + shift if base._ptr is not NULL else NULL
         self.base = base
 
-    def renew(self):
-        """Point at new memory, unless nobody else looks at what is there; the array of all of it."""
+    def renew(self, Py_ssize_t others=0):
+        """Point at new memory, unless nobody but `others` arrays looks at what is there; the array of all of it."""
         cdef NDArray base = self.base
-        cdef Py_ssize_t ours = len(self.views) + 1
+        cdef Py_ssize_t ours = len(self.views) + 1 + others
         if Py_REFCNT(<PyObject*> base) > 2 or Py_REFCNT(<PyObject*> base._buffer) > ours:
             self.point(empty_compact(base._backend, base._dtype, base._ndim, base._shape))
         return self.base
-
-    def mark_written(self):
-        self.base.mark_written()
 
 
 def like(NDArray view not None):

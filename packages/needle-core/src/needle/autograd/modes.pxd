@@ -10,6 +10,9 @@ cdef extern from *:
         int anomaly;            /* 1 inside anomaly_mode(), 2 where it stops at inf too */
         PyObject *made;         /* a list that collects what is recorded, or NULL */
         PyObject *guarded;      /* the node whose gradient is being computed, or NULL */
+        PyObject *used;         /* {id: value}, while capturing: the values that were there before and are used; or NULL */
+        long long since;        /* the write clock when capturing began */
+        long walks;             /* how often this thread has gone backward */
     } needle_modes;
     """
     ctypedef struct Modes "needle_modes":
@@ -18,6 +21,9 @@ cdef extern from *:
         int anomaly
         PyObject* made
         PyObject* guarded
+        PyObject* used
+        long long since
+        long walks
 
 cdef bint lazy_by_default               # LAZY_MODE of needle.autograd
 

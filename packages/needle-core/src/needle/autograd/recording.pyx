@@ -52,6 +52,8 @@ cdef int record(Op op, tuple inputs, Value out, object data) except -1:
             return record(op, as_values(op, inputs), out, None)
         recorded |= (<Value> entry(inputs, i)).wants_grad
     recorded = recorded and not here.no_grad
+    if here.used is not NULL:
+        note_used(inputs, here)
     if is_lazy(here):
         note_origin(op, out, here)      # for the error, which comes later and elsewhere
     else:
@@ -70,6 +72,16 @@ cdef int record(Op op, tuple inputs, Value out, object data) except -1:
         drop_unneeded(op, inputs, out, large)
     if here.made is not NULL:
         (<list> here.made).append(out)
+    return 0
+
+
+cdef int note_used(tuple inputs, Modes* here) except -1:
+    """While capturing: remember the values that were there before it began, with the data and gradient they have now."""
+    cdef dict used = <dict> here.used
+    cdef Value x
+    for x in inputs:
+        if x.stamp < here.since and id(x) not in used:
+            used[id(x)] = (x, x.array, None if x.gradient is None else (<Value> x.gradient).array)
     return 0
 
 
@@ -126,6 +138,8 @@ cdef object read(Value value):
     """The data for somebody outside of the engine. A gradient must not see what was written after its node was computed."""
     cdef Modes* here = modes_here()
     cdef object data = realize(value)
+    if here.used is not NULL:
+        note_used((value,), here)
     if here.guarded is not NULL and arrays.clock[0] != (<Value> here.guarded).stamp \
             and (value.uses or <PyObject*> value is here.guarded):      # what no node uses, the gradient has made itself
         check_unchanged(value, <Value> here.guarded, "its gradient needs the old one")

@@ -15,9 +15,10 @@ from needle_ndarray.extension import bounded
 from needle.autograd.arrays cimport Arrays, load_arrays
 from needle.autograd.backward cimport fit
 from needle.autograd.memory cimport forget_candidate, remove_uses
+from needle.autograd.modes cimport modes_here
 from needle.autograd.naming cimport show_in_autograd
 from needle.autograd.operators cimport Operators, operators
-from needle.autograd.recording cimport apply, apply_tuple, read, realize, record
+from needle.autograd.recording cimport apply, apply_tuple, note_used, read, realize, record
 from needle.autograd.tensor cimport Tensor
 
 cdef Arrays arrays = load_arrays()
@@ -258,7 +259,10 @@ def with_gradients(params):
     """What an optimizer works on: the tensors that have a gradient, their data, and the data of their gradients, as lists."""
     cdef Tensor p
     cdef list chosen = [], data = [], grads = []
-    for p in bounded("with_gradients", params):
+    params = bounded("with_gradients", params)
+    if modes_here().used is not NULL:
+        note_used(tuple(params), modes_here())
+    for p in params:
         if p.gradient is not None:
             chosen.append(p)
             data.append(realize(p))

@@ -106,12 +106,11 @@ class Built:
         for call in plan.once:
             verb, backend, args = self._call(call)
             getattr(backend, verb)(*args)
-        self.replay = Replay([(verb, target, args) for verb, target, args in self.calls], self._patches())
+        self.replay = Replay(self.calls, self._patches(), self._written())
         self.inputs = [self._group(view) for view in plan.input_views]
         self.results = [self._array(view) for view in plan.output_views]
         bases = {view.buffer: view for view in plan.output_views if view.buffer >= 0}
         self.outputs = {buffer: self._whole(buffer) for buffer in bases}
-        self.written = self._written()
         self.run = self.replay.run
 
     def _handle(self, buffer: int) -> tuple[Any, int]:

@@ -1,0 +1,6 @@
+"""Capture: record a function once, replay it as a plan."""
+
+from needle.capturing.captured import Captured, CapturedPlan, CaptureWarning, capture
+from needle_ndarray.extension import CaptureError
+
+__all__ = ["CaptureError", "CaptureWarning", "Captured", "CapturedPlan", "capture"]

@@ -1,0 +1,228 @@
+"""What a function read from Python while it was recorded: numbers, flags, objects. A plan holds only while they stay the same.
+
+While a function is recorded, every Python function that it calls is seen (`sys.setprofile`). The names in its code say what it may
+read: global variables, variables of enclosing functions, attributes of its arguments and of what these lead to. Each such value is
+written down with the dictionary it was found in. What cannot be repeated at all (random numbers of Python or NumPy, the
+clock, files) is refused when it is called.
+"""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import CodeType, FrameType, FunctionType, ModuleType
+from typing import Any
+
+from needle.autograd import Tensor
+from needle_ndarray.extension import Recorder
+
+#: Modules whose functions give something else each time.
+CHANGING = {
+    "random": "draws random numbers of Python's `random`",
+    "_random": "draws random numbers of Python's `random`",
+    "numpy.random": "draws NumPy's random numbers",
+    "time": "reads the clock",
+    "io": "reads or writes a file",
+    "_io": "reads or writes a file",
+}
+IMMUTABLE = (type(None), bool, int, float, complex, str, bytes, tuple, frozenset)
+DEPTH = 3  # attributes of attributes that are followed
+MOST = 10_000  # values written down for a function
+
+
+class Guard:
+    """A place and what was found there: container[key], or all entries of a list or dict."""
+
+    __slots__ = ("container", "expected", "key", "what")
+
+    def __init__(self, container: Any, key: Any, expected: Any, what: str):
+        self.container, self.key, self.expected, self.what = container, key, expected, what
+
+    def holds(self) -> bool:
+        if self.key is ENTRIES:
+            return same_entries(self.container, self.expected)
+        found = self.container.get(self.key, MISSING)
+        if found is self.expected:
+            return True
+        return type(found) is type(self.expected) and isinstance(found, IMMUTABLE) and found == self.expected
+
+    def found(self) -> Any:
+        return entries(self.container) if self.key is ENTRIES else self.container.get(self.key, MISSING)
+
+
+ENTRIES = object()
+MISSING = object()
+
+
+def entries(container: Any) -> tuple[Any, ...]:
+    return tuple(container.values()) if isinstance(container, dict) else tuple(container)
+
+
+def same_entries(container: Any, expected: tuple[Any, ...]) -> bool:
+    now = entries(container)
+    return len(now) == len(expected) and all(a is b or equal_numbers(a, b) for a, b in zip(now, expected, strict=True))
+
+
+def equal_numbers(a: Any, b: Any) -> bool:
+    return type(a) is type(b) and isinstance(a, IMMUTABLE) and a == b
+
+
+class Cell:
+    """A variable of an enclosing function, as a dictionary of one entry."""
+
+    def __init__(self, cell: Any):
+        self.cell = cell
+
+    def get(self, key: Any, default: Any) -> Any:
+        try:
+            return self.cell.cell_contents
+        except ValueError:  # deleted
+            return default
+
+
+class Watch:
+    """Writes guards down while a function runs."""
+
+    def __init__(self, function: Callable, recorder: Recorder):
+        self.recorder = recorder
+        self.guards: dict[tuple[int, Any], Guard] = {}
+        self.functions: dict[CodeType, FunctionType] = {}  # to find the variables of enclosing functions
+        self.seen: set[tuple[int, int]] = set()
+        self.before: Any = None
+        inner = getattr(function, "__func__", function)
+        if isinstance(inner, FunctionType):
+            self.functions[inner.__code__] = inner
+
+    def __enter__(self) -> "Watch":
+        self.before = sys.getprofile()
+        sys.setprofile(self._event)
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        sys.setprofile(self.before)
+
+    def _event(self, frame: FrameType, event: str, argument: Any) -> None:
+        if event == "call":
+            kind = kind_of(frame.f_code.co_filename)
+            if kind == "user" or kind == "layer":
+                self._read(frame, kind)
+        elif event == "c_call" and kind_of(frame.f_code.co_filename) == "user":
+            why = changing(argument)
+            if why:
+                self.recorder.refuse(why, (frame.f_code.co_filename, frame.f_lineno))
+
+    # ---- What a function may read ----------------------------------------------------------------------------------------
+
+    def _read(self, frame: FrameType, kind: str) -> None:
+        code = frame.f_code
+        names = code.co_names
+        arguments = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        values = frame.f_locals
+        if kind == "user" and (id(code), 0) not in self.seen:
+            self.seen.add((id(code), 0))
+            for name in names:
+                if name in frame.f_globals:
+                    self._note(frame.f_globals, name, f"the global {name}", names, DEPTH)
+            function = self.functions.get(code)
+            for name, cell in zip(code.co_freevars, function.__closure__ or () if function else (), strict=False):
+                self._note(Cell(cell), name, f"the variable {name}", names, DEPTH)
+        for name in arguments:
+            value = values.get(name)
+            if value is None or (id(code), id(value)) in self.seen:
+                continue
+            self.seen.add((id(code), id(value)))
+            self._attributes(value, name, names, DEPTH)
+
+    def _note(self, container: Any, key: str, what: str, names: tuple[str, ...], depth: int) -> None:
+        """Write down container[key], and what the code may read of it."""
+        value = container.get(key, MISSING)
+        if isinstance(value, FunctionType):
+            self.functions.setdefault(value.__code__, value)
+        if isinstance(value, (ModuleType, type)) or callable(value) and container is not None and not _has_state(value):
+            if not isinstance(container, dict) or "__name__" in container:  # of a module: nobody replaces these
+                return
+        place = (id(container.cell) if isinstance(container, Cell) else id(container), key)
+        if place not in self.guards and len(self.guards) < MOST:
+            self.guards[place] = Guard(container, key, value, what)
+        self._attributes(value, what, names, depth - 1)
+
+    def _attributes(self, value: Any, what: str, names: tuple[str, ...], depth: int) -> None:
+        """What the code may read of an object: attributes that it names, entries of a list or dict."""
+        if isinstance(value, (list, dict)):
+            place = (id(value), ENTRIES)
+            if place not in self.guards and len(value) < 1000:
+                self.guards[place] = Guard(value, ENTRIES, entries(value), f"an entry of {what}")
+            if depth > 0:
+                for entry in entries(value)[:100]:
+                    self._attributes(entry, f"an entry of {what}", names, depth - 1)
+            return
+        state = getattr(value, "__dict__", None)
+        if depth <= 0 or not isinstance(state, dict) or isinstance(value, (Tensor, type, ModuleType, FunctionType)):
+            return
+        if kind_of(_file_of(type(value))) == "trusted":
+            return
+        for name in names:
+            if name in state:
+                self._note(state, name, f"{type(value).__name__}.{name}", names, depth)
+            else:
+                for cls in type(value).__mro__:
+                    found = vars(cls).get(name, MISSING)
+                    if found is not MISSING:
+                        if isinstance(found, (bool, int, float, str, tuple)):
+                            self.guards.setdefault((id(cls), name), Guard(vars(cls), name, found, f"{cls.__name__}.{name}"))
+                        break
+
+
+def _has_state(value: Any) -> bool:
+    return not isinstance(value, (FunctionType, type)) and isinstance(getattr(value, "__dict__", None), dict)
+
+
+def _file_of(cls: type) -> str:
+    module = sys.modules.get(cls.__module__)
+    return getattr(module, "__file__", None) or ""
+
+
+# ---- Whose code it is ----------------------------------------------------------------------------------------------------
+
+_kinds: dict[str, str] = {}
+_PACKAGES = ("needle", "needle_ndarray", "needle_nn", "needle_cuda")
+
+
+def kind_of(filename: str) -> str:
+    """'user' code; 'layer': of ours, with attributes that users set; 'trusted': the rest of ours, and Python's own library."""
+    kind = _kinds.get(filename)
+    if kind is None:
+        kind = _kinds[filename] = _kind(filename)
+    return kind
+
+
+def _kind(filename: str) -> str:
+    if filename.startswith("<frozen") or filename.startswith(_STANDARD) and "-packages" not in filename:
+        return "trusted"
+    for name in _PACKAGES:
+        module = sys.modules.get(name)
+        folder = str(Path(module.__file__).parent) + "/" if module is not None and module.__file__ else None
+        if folder and filename.startswith(folder):
+            inside = filename[len(folder) :].split("/")[0]
+            return "layer" if name == "needle_nn" and inside in ("nn", "models") else "trusted"
+    return "user"
+
+
+_STANDARD = str(Path(contextfile).parent) if (contextfile := getattr(sys.modules["types"], "__file__", "")) else "<none>"
+
+
+def changing(function: Any) -> str | None:
+    """Why a call of this C function cannot be repeated; None where it can."""
+    owner = getattr(function, "__self__", None)
+    module = getattr(function, "__module__", None)
+    if owner is not None and not isinstance(owner, ModuleType):
+        module = type(owner).__module__
+    if module is None and isinstance(owner, ModuleType):
+        module = owner.__name__
+    if not isinstance(module, str):
+        return None
+    if module.startswith("numpy.random"):
+        return CHANGING["numpy.random"]
+    if module in ("_io", "io"):
+        name = type(owner).__name__ if owner is not None else ""
+        return None if name in ("StringIO", "BytesIO") else CHANGING[module]
+    return CHANGING.get(module)
