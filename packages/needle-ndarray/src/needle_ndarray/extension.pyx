@@ -18,7 +18,7 @@ from cpython.object cimport PyObject
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
 
 from needle_ndarray.buffer import WRITE_CLOCK
-from needle_ndarray.capture import CaptureError, Plan, Recorder, recorder, repeat
+from needle_ndarray.capture import CaptureError, Plan, Recorder, Watched, depends, place_in_library, recorder, repeat
 from needle_ndarray.config import config
 from needle_ndarray.convolution import both_sides, pair
 from needle_ndarray.devices import backend_of
@@ -29,7 +29,7 @@ from needle_ndarray.ndarray import (
     DTYPE_CODE, NBYTES, SOLE_OWNER, VERSION, bounded, normal_axes, suits_linear, suits_step
 )
 
-from needle_ndarray.replay import like, same_layout
+from needle_ndarray.replay import like, renew_all, same_layout
 
 #: The version of the struct in C_INTERFACE.
 ABI = 1
@@ -57,7 +57,7 @@ interface.dtype_code = <question_t> PyCapsule_GetPointer(DTYPE_CODE, "needle_nda
 C_INTERFACE = PyCapsule_New(&interface, "needle_ndarray.extension", NULL)
 
 __all__ = [
-    "ABI", "C_INTERFACE", "CaptureError", "DTYPES", "Plan", "Recorder", "backend_of", "both_sides", "bounded", "config",
-    "has_arrays", "like", "normal_axes", "pair", "parse_einsum", "recorder", "repeat", "same_layout", "suits_linear",
+    "ABI", "C_INTERFACE", "CaptureError", "DTYPES", "Plan", "Recorder", "Watched", "backend_of", "both_sides", "bounded", "config",
+    "depends", "has_arrays", "like", "normal_axes", "pair", "parse_einsum", "place_in_library", "recorder", "renew_all", "repeat", "same_layout", "suits_linear",
     "suits_step",
 ]

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from needle_ndarray.backend import RANDOM
+from needle_ndarray.capture import repeat
 from needle_ndarray.dtypes import dtype as to_dtype
-from needle_ndarray.ndarray import NDArray, make_array
+from needle_ndarray.ndarray import NDArray
 
 _MASK = (1 << 64) - 1
 
@@ -65,13 +66,19 @@ def _draw(kind: str, shape: tuple[int, ...], device: Any, dtype: Any) -> NDArray
     target = to_dtype(dtype)
     if not target.is_float:
         raise TypeError(f"random: {kind} numbers are float32 or float64, not {target}")
+    out = NDArray.make(shape, device=device, dtype=target)
+    repeat(_draw_into, kind, out)
+    return out
+
+
+def _draw_into(kind: str, out: NDArray) -> None:
+    """out = random numbers, new ones on every replay of a captured function"""
     if _generator is None:
         draw = np.random.rand if kind == "uniform" else np.random.randn
-        return make_array(np.asarray(draw(*shape)), target, device)
-    out = NDArray.make(shape, device=device, dtype=target)
-    first = _generator.advance(out.size, target.itemsize)
-    out.backend.random(RANDOM[kind], out, _generator.seed, first)
-    return out
+        out.backend.from_host(np.ascontiguousarray(draw(*out.shape), out.dtype.numpy).reshape(out.shape), out)
+    else:
+        first = _generator.advance(out.size, out.dtype.itemsize)
+        out.backend.random(RANDOM[kind], out, _generator.seed, first)
 
 
 def uniform(*shape: int, low: float = 0.0, high: float = 1.0, device: Any = None, dtype: Any = "float32") -> NDArray:

@@ -143,6 +143,10 @@ cdef class Replay:
         for array in self.written:
             (<NDArray?> array).mark_written()
 
+    def number(self, Py_ssize_t call, Py_ssize_t index):
+        """What a repeated function returned in the last replay, or that entry of it."""
+        return self.results[call] if index < 0 else self.results[call][index]
+
     cdef tuple patched(self, Py_ssize_t i, tuple args):
         """The arguments of call i with the numbers of this replay"""
         cdef list made = list(args), inner
@@ -174,14 +178,15 @@ cdef class Views:
         self.views, self.base = views, base
         self.shifts = [view._offset * itemsize(view._dtype) - base._offset * itemsize(base._dtype) for view in views]
 
-    def point(self, NDArray base not None):
+    cpdef point(self, NDArray base):
         """Show the memory of `base` from now on: an array of the same shape, strides, dtype and device."""
         cdef NDArray view
         cdef Py_ssize_t i, shift
         if base is self.base:
             return
-        if not same_layout(base, self.base):
-            raise ValueError(f"a plan for shape {self.base.shape}, {self.base.dtype} was given {base.shape}, {base.dtype}")
+        if base is None or not same_layout(base, self.base):
+            given = "nothing" if base is None else f"{base.shape}, {base.dtype}"
+            raise ValueError(f"a plan for shape {self.base.shape}, {self.base.dtype} was given {given}")
         for i in range(len(self.views)):
             view, shift = <NDArray> PyList_GET_ITEM(self.views, i), self.shifts[i]
             view._buffer = base._buffer
@@ -189,7 +194,7 @@ cdef class Views:
             view._ptr = base._ptr + shift if base._ptr is not NULL else NULL
         self.base = base
 
-    def renew(self, Py_ssize_t others=0):
+    cpdef renew(self, Py_ssize_t others=0):
         """Point at new memory, unless nobody but `others` arrays looks at what is there; the array of all of it."""
         cdef NDArray base = self.base
         cdef Py_ssize_t ours = len(self.views) + 1 + others
@@ -198,15 +203,22 @@ cdef class Views:
         return self.base
 
 
+def renew_all(list groups not None, list others not None):
+    """Each Views' `renew`, with its number of other arrays."""
+    cdef Py_ssize_t i
+    for i in range(len(groups)):
+        (<Views?> groups[i]).renew(others[i])
+
+
 def like(NDArray view not None):
     """Another object for the same view: what is handed out, while the plan points its own elsewhere."""
     return view_of(view, view._ndim, view._shape, view._strides, 0)
 
 
-def same_layout(NDArray a not None, NDArray b not None):
+cpdef bint same_layout(NDArray a, NDArray b) except -1:
     """Whether a plan recorded with `a` can read `b`: shape, strides, dtype and device are equal."""
     cdef int i
-    if a._dtype != b._dtype or a._ndim != b._ndim or a._backend is not b._backend:
+    if a is None or b is None or a._dtype != b._dtype or a._ndim != b._ndim or a._backend is not b._backend:
         return False
     for i in range(a._ndim):
         if a._shape[i] != b._shape[i] or a._strides[i] != b._strides[i]:

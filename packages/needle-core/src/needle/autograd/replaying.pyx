@@ -1,8 +1,9 @@
 """A plan at the level of tensors: where its inputs come from, and where its results go."""
 
+from cpython.dict cimport PyDict_GetItem
 from cpython.object cimport PyObject
 
-from needle_ndarray.extension import like, same_layout
+from needle_ndarray.extension import like, renew_all, same_layout
 
 from needle.autograd.arrays cimport Arrays, load_arrays
 from needle.autograd.modes cimport Modes, is_lazy, modes_here
@@ -40,9 +41,13 @@ def data_and_gradient(Value value not None):
     return value.array, None if value.gradient is None else (<Value> value.gradient).array
 
 
+cdef int flag_bits(Value value) noexcept:
+    return value.wants_grad + 2 * value.retains_grad + 4 * (value.hooks is not None)
+
+
 def flags(Value value not None):
     """What decides which graph is recorded: whether it requires a gradient, retains it, has hooks."""
-    return value.wants_grad, value.retains_grad, bool(value.hooks)
+    return flag_bits(value)
 
 
 def modes_key():
@@ -80,34 +85,102 @@ from needle_ndarray import NDArray as ndarray_type
 
 # ---- Replaying ------------------------------------------------------------------------------------------------------------
 
+cdef class Guard:
+    """A place that was read, and what was found there: container[key], or with ENTRIES for a key all entries of a list or dict."""
+
+    cdef readonly object container, key, expected
+    cdef readonly str what
+
+    def __init__(self, container, key, expected, str what not None):
+        self.container, self.key, self.expected, self.what = container, key, expected, what
+
+    def found(self):
+        """What is there now."""
+        return entries(self.container) if self.key is ENTRIES else self.container.get(self.key, MISSING)
+
+    cpdef bint holds(self) except -1:
+        cdef PyObject* found
+        if self.key is ENTRIES:
+            return self.same_entries()
+        if type(self.container) is dict:
+            found = PyDict_GetItem(self.container, self.key)
+            return found is <PyObject*> self.expected or found is not NULL and equal(<object> found, self.expected)
+        now = self.container.get(self.key, MISSING)
+        return now is self.expected or equal(now, self.expected)
+
+    cdef bint same_entries(self) except -1:
+        cdef Py_ssize_t i
+        cdef tuple now = entries(self.container), before = self.expected
+        if len(now) != len(before):
+            return False
+        for i in range(len(now)):
+            if now[i] is not before[i] and not equal(now[i], before[i]):
+                return False
+        return True
+
+
+#: Stands for all entries, and for an entry that is not there.
+ENTRIES, MISSING = object(), object()
+cdef tuple IMMUTABLE = (type(None), bool, int, float, complex, str, bytes, tuple, frozenset)
+
+
+def entries(container):
+    """The entries of a list, or the values of a dict."""
+    return tuple(container.values()) if isinstance(container, dict) else tuple(container)
+
+
+cdef bint equal(object a, object b) except -1:
+    return type(a) is type(b) and isinstance(a, IMMUTABLE) and bool(a == b)
+
+
 cdef class TensorPlan:
     """A built plan with its tensors.
 
-    arguments : (recorded array, Views or None) for each leaf of the arguments
+    guards : what has to be as it was
+    arguments : (recorded array, Views or None, whether it requires a gradient) for each leaf of the arguments
     values : (value, recorded array, Views or None, flags) for what was there before
     gradients : (value, recorded array, Views): gradients that were there before, and are read
     fresh : Views of the buffers that every replay makes anew
-    results : the plan's arrays that are handed out
     bound : (kind, target, index of the result, its Views); kind "gradient" or "data", the target a value or an argument's number
+    count : how many of the built plan's results are handed out; the others are bound
     """
 
-    cdef object run
-    cdef list arguments, values, gradients, fresh, results, bound
-    cdef list held                      # what values and gradients were pointed at last
+    cdef object run, default_dtype
+    cdef list guards, arguments, values, gradients, fresh, results, bound
+    cdef list groups, others            # Views to renew, and how many arrays of ours look at each besides
+    cdef list held                      # what values were pointed at last
     cdef list given                     # gradients that were handed out last, by binding
+    cdef Py_ssize_t count
+    cdef bint no_grad
     cdef readonly object built
 
-    def __init__(self, built, list arguments, list values, list gradients, list fresh, list results, list bound):
-        self.built, self.run = built, built.run
+    def __init__(self, built, list guards, list arguments, list values, list gradients, list fresh, list bound, Py_ssize_t count):
+        self.built, self.run, self.guards = built, built.run, guards
         self.arguments, self.values, self.gradients = arguments, values, gradients
-        self.fresh, self.results, self.bound = fresh, results, bound
+        self.fresh, self.results, self.bound, self.count = fresh, built.results, bound, count
+        self.groups = fresh + [entry[3] for entry in bound if entry[3] is not None]
+        self.others = [0] * len(self.groups)
         self.held = [array for _value, array, _views, _flags in values]
         self.given = [None] * len(bound)
+        self.no_grad, self.default_dtype = modes_here().no_grad, get_default_dtype()
 
-    def fits(self, list leaves not None):
-        """Whether the arguments and all that was there before have the layout that was recorded."""
+    def takes(self, tuple args not None):
+        """Whether the arguments are tensors, and these, the modes and all that was there before are as recorded."""
+        cdef Modes* here = modes_here()
+        cdef Py_ssize_t i
+        if len(args) != len(self.arguments) or here.no_grad != self.no_grad or here.anomaly or is_lazy(here) \
+                or here.used is not NULL or get_default_dtype() is not self.default_dtype:
+            return False
+        for i in range(len(args)):
+            if type(args[i]) is not Tensor or (<Tensor> args[i]).wants_grad != (<tuple> self.arguments[i])[2]:
+                return False
+        return self.fits(args)
+
+    cpdef bint fits(self, object leaves) except -1:
+        """Whether the arguments, all that was there before and what was read from Python are as recorded."""
         cdef Py_ssize_t i
         cdef Value value
+        cdef Guard guard
         for i in range(len(self.arguments)):
             leaf = leaves[i]
             data = realize(<Tensor> leaf) if isinstance(leaf, Tensor) else leaf
@@ -118,18 +191,21 @@ cdef class TensorPlan:
             if value.array is not self.held[i]:
                 if value.array is None or not same_layout((<tuple> self.values[i])[1], value.array):
                     return False
-            if (value.wants_grad, value.retains_grad, bool(value.hooks)) != (<tuple> self.values[i])[3]:
+            if flag_bits(value) != (<tuple> self.values[i])[3]:
                 return False
         for entry in self.gradients:
             value = <Value> (<tuple> entry)[0]
             if value.gradient is None or not same_layout((<tuple> entry)[1], realize(<Value> value.gradient)):
                 return False
+        for guard in self.guards:
+            if not guard.holds():
+                return False
         return True
 
-    def replay(self, list leaves not None):
+    def replay(self, object leaves):
         """Compute, with these arguments; the arrays that are handed out."""
-        cdef Py_ssize_t i
-        cdef Value value, grad
+        cdef Py_ssize_t i, k = len(self.fresh)
+        cdef Value value
         cdef tuple entry
         for i in range(len(self.arguments)):
             views = (<tuple> self.arguments[i])[1]
@@ -137,34 +213,33 @@ cdef class TensorPlan:
                 leaf = leaves[i]
                 views.point(realize(<Tensor> leaf) if isinstance(leaf, Tensor) else leaf)
         for i in range(len(self.values)):
-            entry = <tuple> self.values[i]
-            value = <Value> entry[0]
+            value = <Value> (<tuple> self.values[i])[0]
             if value.array is not self.held[i]:
+                entry = <tuple> self.values[i]
                 if entry[2] is not None:
                     entry[2].point(value.array)
                 self.held[i] = value.array
         for entry in self.gradients:
             entry[2].point(realize(<Value> (<Value> entry[0]).gradient))
-        for views in self.fresh:
-            views.renew(0)
         for i in range(len(self.bound)):
-            entry = <tuple> self.bound[i]
-            if entry[3] is not None:
-                entry[3].renew(self.is_ours(i, entry, leaves))
+            if (<tuple> self.bound[i])[3] is not None:
+                self.others[k] = self.is_ours(i, <tuple> self.bound[i])
+                k += 1
+        renew_all(self.groups, self.others)
         self.run()
         for i in range(len(self.bound)):
             self.bind(i, <tuple> self.bound[i], leaves)
-        return [like(array) for array in self.results]
+        return [like(self.results[i]) for i in range(self.count)]
 
-    cdef int is_ours(self, Py_ssize_t i, tuple entry, list leaves) except -1:
-        """1 where the gradient that was handed out last is held by its tensor alone, and may be written over"""
+    cdef bint is_ours(self, Py_ssize_t i, tuple entry):
+        """Whether the gradient that was handed out last is held by its tensor alone, and may be written over"""
         cdef Value grad = self.given[i]
         if grad is None or entry[0] != "gradient" or isinstance(entry[1], int):
             return 0
         return (<Value> entry[1]).gradient is grad and Py_REFCNT(<PyObject*> grad) == 3 and grad.array is not None \
             and Py_REFCNT(<PyObject*> grad.array) == 1
 
-    cdef int bind(self, Py_ssize_t i, tuple entry, list leaves) except -1:
+    cdef int bind(self, Py_ssize_t i, tuple entry, object leaves) except -1:
         """Hand a result to the tensor whose gradient or data it is."""
         cdef Value target = leaves[entry[1]] if isinstance(entry[1], int) else entry[1]
         cdef Value grad = self.given[i]

@@ -18,7 +18,7 @@ from needle.autograd.replaying import (
     start_noting,
     stop_noting,
 )  # fmt: skip
-from needle.capturing.guards import Guard, Watch
+from needle.capturing.guards import Watch
 from needle_ndarray import NDArray
 from needle_ndarray.extension import CaptureError, Plan, Recorder, recorder
 
@@ -43,12 +43,13 @@ class Recording:
                     self.result = function(*args, **kwargs)
             finally:
                 self.walked = stop_noting() > walks
+        watch.add(self.recorder.dependencies)
         self.guards = list(watch.guards.values())
         self._check_results()
 
     def _check_results(self) -> None:
         self.outputs: list[Any] = []
-        self.template = flatten(self.result, self.outputs)
+        self.template = with_slots(flatten(self.result, self.outputs), self.recorder.slots)
         for out in self.outputs:
             if isinstance(out, Tensor) and out.requires_grad and not self.walked and not out.is_leaf():
                 why = "the result requires a gradient: call backward() inside, or capture under no_grad()"
@@ -80,19 +81,19 @@ class Recording:
     def _outside(self) -> list[Any]:
         """What arrays of before stand for: an argument, a tensor's data or gradient, or just themselves."""
         roles = self.roles()
-        return [roles.get(key, key) for key in self.recorder.outside]
+        return [roles[key][:2] if key in roles else key for key in self.recorder.outside]
 
     def roles(self) -> dict[int, Any]:
-        """{id of a buffer: ("argument", i), ("data", id of a tensor) or ("gradient", id)}"""
+        """{id of a buffer: (what it is, of which argument or tensor, the array)}"""
         found: dict[int, Any] = {}
         for key, (_, array, gradient) in self.used.items():
             if gradient is not None:
-                found[id(gradient._handle)] = ("gradient", key)
+                found[id(gradient._handle)] = ("gradient", key, gradient)
             if isinstance(array, NDArray):
-                found[id(array._handle)] = ("data", key)
+                found[id(array._handle)] = ("data", key, array)
         for i, leaf in enumerate(self.leaves):
             array = data_and_gradient(leaf)[0] if isinstance(leaf, Tensor) else leaf
-            found[id(array._handle)] = ("argument", i)
+            found[id(array._handle)] = ("argument", i, array)
         return found
 
     def shared_arguments(self) -> bool:
@@ -106,37 +107,32 @@ class CapturedPlan:
     """A plan that can be called: guards, inputs, results. `captured.plans` lists them."""
 
     def __init__(self, recording: Recording, without: Iterable[str]):
-        self.recording = None
-        self.guards: list[Guard] = recording.guards
         self.replays = 0
         self.template = recording.template
         rec = recording.recorder
         roles = recording.roles()
-        numbers = rec.outside_numbers
-        arguments = [data_and_gradient(x)[0] if isinstance(x, Tensor) else x for x in recording.leaves]
+        arguments = [(data_and_gradient(x)[0], x.requires_grad) if isinstance(x, Tensor) else (x, None) for x in recording.leaves]
         results = self._results(recording)
-        inputs = [a for key, a in rec.outside.items() if roles.get(key) is not None]
-        self.plan = Plan(rec, inputs, results, without)
+        inputs = {key: roles[key][2] for key in rec.outside if key in roles}
+        self.plan = Plan(rec, list(inputs.values()), results, without)
         built = self.plan.build()
-        views = {key: built.inputs[i] for i, key in enumerate(k for k in rec.outside if roles.get(k) is not None)}
-        entries = [(a, self._views_of(a, a, views, numbers)) for a in arguments]
+        views = dict(zip(inputs, built.inputs, strict=True))
+        entries = [(a, views.get(id(a._handle)), wants) for a, wants in arguments]
         own = {id(leaf) for leaf in recording.leaves}
         values, gradients = [], []
         for key, (value, array, gradient) in recording.used.items():
             if key in own or not isinstance(array, NDArray):
                 continue
-            values.append((value, array, self._views_of(array, array, views, numbers), flags(value)))
+            values.append((value, array, views.get(id(array._handle)), flags(value)))
             if gradient is not None and id(gradient._handle) in views:
                 gradients.append((value, gradient, views[id(gradient._handle)]))
         bound, of_bound = self._bound(recording, results, built)
         fresh = [v for buffer, v in built.outputs.items() if buffer not in of_bound]
 
-        self.tensor_plan = TensorPlan(built, entries, values, gradients, fresh, built.results, bound)
-        self.count = len(recording.outputs)
-
-    @staticmethod
-    def _views_of(array: NDArray, base: NDArray, views: dict, numbers: dict) -> Any:
-        return views.get(id(array._handle))
+        self.tensor_plan = TensorPlan(
+            built, recording.guards, entries, values, gradients, fresh, bound, len(recording.outputs)
+        )
+        self.one_tensor = isinstance(recording.result, Tensor)
 
     def _results(self, recording: Recording) -> list[NDArray]:
         """Arrays that leave the function: what it returned, then what it left in tensors that were there before."""
@@ -166,17 +162,13 @@ class CapturedPlan:
             bound.append((kind, places.get(id(value), value), first + k, built.outputs[buffer] if alone else None))
         return bound, own
 
-    def holds(self) -> Guard | None:
-        """The first guard that does not hold any more."""
-        for guard in self.guards:
-            if not guard.holds():
-                return guard
-        return None
-
-    def __call__(self, leaves: list[Any]) -> Any:
+    def __call__(self, leaves: Any) -> Any:
         self.replays += 1
-        arrays = iter(self.tensor_plan.replay(leaves))
-        return rebuilt(self.template, arrays)
+        arrays = self.tensor_plan.replay(leaves)
+        if self.one_tensor:
+            return as_tensor(arrays[0])
+        arrays = iter(arrays)
+        return rebuilt(self.template, arrays, self.tensor_plan.built.replay)
 
     def __repr__(self) -> str:
         return f"<plan of {len(self.plan.calls)} calls, {self.plan.nbytes:,} bytes, {self.replays} replays>"
@@ -184,18 +176,33 @@ class CapturedPlan:
     def __str__(self) -> str:
         return str(self.plan)
 
-def rebuilt(template: Any, arrays: Any) -> Any:
-    """What the function returns, with new tensors."""
+def rebuilt(template: Any, arrays: Any, replay: Any) -> Any:
+    """What the function returns, with new tensors and numbers."""
     kind = template[0] if isinstance(template, tuple) else None
-    if kind is tuple or kind is list:
-        return kind([rebuilt(each, arrays) for each in template[1:]])
-    if kind is dict:
-        return {key: rebuilt(each, arrays) for key, each in zip(template[1], template[2:], strict=True)}
     if kind is _LEAF:
         return as_tensor(next(arrays))
+    if kind is tuple or kind is list:
+        return kind([rebuilt(each, arrays, replay) for each in template[1:]])
+    if kind is dict:
+        return {key: rebuilt(each, arrays, replay) for key, each in zip(template[1], template[2:], strict=True)}
     if template is _LEAF:
         return next(arrays)
+    if kind is _SLOT:
+        return replay.number(*template[1])
     return template[1]
+
+
+def with_slots(template: Any, slots: dict[int, Any]) -> Any:
+    """The template with numbers that every replay makes anew marked as such."""
+    if not isinstance(template, tuple) or template[0] is _LEAF:
+        return template
+    if template[0] in (tuple, list, dict):
+        first = 2 if template[0] is dict else 1
+        return (*template[:first], *[with_slots(each, slots) for each in template[first:]])
+    return (_SLOT, slots[id(template[1])]) if id(template[1]) in slots else template
+
+
+_SLOT = object()
 
 _LEAF = flatten(Tensor([0.0]), [])[0]
 
@@ -215,6 +222,7 @@ class Captured:
         functools.update_wrapper(self, function)
         self.function, self.strict, self.limit, self.without = function, strict, limit, tuple(without)
         self._entries: OrderedDict[Any, Entry] = OrderedDict()
+        self._latest: CapturedPlan | None = None  # what to try first; only where all arguments are tensors does it answer
         self._lock = Lock()
 
     @property
@@ -231,18 +239,24 @@ class Captured:
         return self if owner is None else functools.partial(self, owner)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        modes = modes_key()
-        if modes is None or recorder() is not None or not self._lock.acquire(blocking=False):
+        if not self._lock.acquire(blocking=False):
             return self.function(*args, **kwargs)
         try:
+            latest = self._latest
+            if latest is not None and not kwargs and latest.replays not in CHECKS and latest.tensor_plan.takes(args):
+                return latest(args)
+            modes = modes_key()
+            if modes is None or recorder() is not None:
+                return self.function(*args, **kwargs)
             leaves: list[Any] = []
             key = (flatten(args, leaves), flatten(kwargs, leaves) if kwargs else None, modes)
             entry = self._entries.get(key)
             if entry is not None:
                 for plan in entry.plans:
-                    if plan.tensor_plan.fits(leaves) and plan.holds() is None:
+                    if plan.tensor_plan.fits(leaves):
                         if plan.replays in CHECKS:
                             return self._check(entry, plan, leaves, args, kwargs)
+                        self._latest = plan
                         return plan(leaves)
                 if entry.refused is None:
                     return self._record(entry, leaves, args, kwargs)

@@ -13,7 +13,8 @@ from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 from needle.autograd import Tensor
-from needle_ndarray.extension import Recorder
+from needle.autograd.replaying import ENTRIES, MISSING, Guard, entries
+from needle_ndarray.extension import Recorder, place_in_library
 
 #: Modules whose functions give something else each time.
 CHANGING = {
@@ -24,46 +25,9 @@ CHANGING = {
     "io": "reads or writes a file",
     "_io": "reads or writes a file",
 }
-IMMUTABLE = (type(None), bool, int, float, complex, str, bytes, tuple, frozenset)
+PRINTING = "prints, which a replay would not"
 DEPTH = 3  # attributes of attributes that are followed
 MOST = 10_000  # values written down for a function
-
-
-class Guard:
-    """A place and what was found there: container[key], or all entries of a list or dict."""
-
-    __slots__ = ("container", "expected", "key", "what")
-
-    def __init__(self, container: Any, key: Any, expected: Any, what: str):
-        self.container, self.key, self.expected, self.what = container, key, expected, what
-
-    def holds(self) -> bool:
-        if self.key is ENTRIES:
-            return same_entries(self.container, self.expected)
-        found = self.container.get(self.key, MISSING)
-        if found is self.expected:
-            return True
-        return type(found) is type(self.expected) and isinstance(found, IMMUTABLE) and found == self.expected
-
-    def found(self) -> Any:
-        return entries(self.container) if self.key is ENTRIES else self.container.get(self.key, MISSING)
-
-
-ENTRIES = object()
-MISSING = object()
-
-
-def entries(container: Any) -> tuple[Any, ...]:
-    return tuple(container.values()) if isinstance(container, dict) else tuple(container)
-
-
-def same_entries(container: Any, expected: tuple[Any, ...]) -> bool:
-    now = entries(container)
-    return len(now) == len(expected) and all(a is b or equal_numbers(a, b) for a, b in zip(now, expected, strict=True))
-
-
-def equal_numbers(a: Any, b: Any) -> bool:
-    return type(a) is type(b) and isinstance(a, IMMUTABLE) and a == b
 
 
 class Cell:
@@ -105,10 +69,22 @@ class Watch:
             kind = kind_of(frame.f_code.co_filename)
             if kind == "user" or kind == "layer":
                 self._read(frame, kind)
+            elif frame.f_globals.get("__name__") == "logging" and frame.f_back is not None:
+                caller = frame.f_back
+                if kind_of(caller.f_code.co_filename) == "user":
+                    self.recorder.refuse("logs, which a replay would not", (caller.f_code.co_filename, caller.f_lineno))
         elif event == "c_call" and kind_of(frame.f_code.co_filename) == "user":
             why = changing(argument)
             if why:
                 self.recorder.refuse(why, (frame.f_code.co_filename, frame.f_lineno))
+
+    def add(self, dependencies: list[tuple[Any, Any]]) -> None:
+        """What library code has said it depends on: entries of dictionaries, or with None for a key all of them."""
+        for container, key in dependencies:
+            if key is None:
+                self.guards[(id(container), ENTRIES)] = Guard(container, ENTRIES, entries(container), "the state kept")
+            else:
+                self.guards[(id(container), key)] = Guard(container, key, container.get(key, MISSING), str(key))
 
     # ---- What a function may read ----------------------------------------------------------------------------------------
 
@@ -184,7 +160,6 @@ def _file_of(cls: type) -> str:
 # ---- Whose code it is ----------------------------------------------------------------------------------------------------
 
 _kinds: dict[str, str] = {}
-_PACKAGES = ("needle", "needle_ndarray", "needle_nn", "needle_cuda")
 
 
 def kind_of(filename: str) -> str:
@@ -198,13 +173,10 @@ def kind_of(filename: str) -> str:
 def _kind(filename: str) -> str:
     if filename.startswith("<frozen") or filename.startswith(_STANDARD) and "-packages" not in filename:
         return "trusted"
-    for name in _PACKAGES:
-        module = sys.modules.get(name)
-        folder = str(Path(module.__file__).parent) + "/" if module is not None and module.__file__ else None
-        if folder and filename.startswith(folder):
-            inside = filename[len(folder) :].split("/")[0]
-            return "layer" if name == "needle_nn" and inside in ("nn", "models") else "trusted"
-    return "user"
+    place = place_in_library(filename)
+    if not place:
+        return "user"
+    return "layer" if place[:2] in (("needle_nn", "nn"), ("needle_nn", "models")) else "trusted"
 
 
 _STANDARD = str(Path(contextfile).parent) if (contextfile := getattr(sys.modules["types"], "__file__", "")) else "<none>"
@@ -218,6 +190,8 @@ def changing(function: Any) -> str | None:
         module = type(owner).__module__
     if module is None and isinstance(owner, ModuleType):
         module = owner.__name__
+    if function is print:
+        return PRINTING
     if not isinstance(module, str):
         return None
     if module.startswith("numpy.random"):

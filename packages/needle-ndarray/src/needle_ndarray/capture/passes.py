@@ -56,8 +56,10 @@ def in_place(plan: "Plan") -> None:
     begins, ends = plan.first_uses(), plan.last_uses()
     now: dict[int, int] = {}  # what a buffer has become
     for i, call in enumerate(plan.calls):
+        if call.verb not in ELEMENTWISE:
+            continue
         out = call.args[-1]
-        if call.verb not in ELEMENTWISE or out.buffer < 0 or begins[out.buffer] != i or plan.sizes[out.buffer] < LARGE:
+        if out.buffer < 0 or begins[out.buffer] != i or plan.sizes[out.buffer] < LARGE:
             continue
         inputs = [a for a in call.args[:-1] if isinstance(a, View)]
         for a in inputs:

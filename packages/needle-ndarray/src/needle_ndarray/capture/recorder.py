@@ -4,6 +4,7 @@ Nothing is held that the function lets go: a view is written down as its buffer'
 that was allocated while recording gets a number of its own each time it is handed out. Only memory that was there before is held.
 """
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,8 +19,8 @@ from needle_ndarray.backend import Backend
 from needle_ndarray.listening import listening
 from needle_ndarray.ndarray import NDArray
 
-#: Folders of code that is not the user's.
-LIBRARY = {str(Path(__file__).parents[1])}
+#: Packages whose code is not the user's.
+PACKAGES = ("needle_ndarray", "needle", "needle_nn", "needle_cuda")
 _recorder: "Recorder | None" = None
 
 
@@ -67,7 +68,8 @@ class Recorder:
         self.outside: dict[int, NDArray] = {}  # id of a buffer: an array on it; held, so that the id stays its own
         self.outside_numbers: dict[int, int] = {}
         self.constants: dict[int, bytes] = {}
-        self._slots: dict[int, Slot] = {}  # id of a number: where it comes from
+        self.dependencies: list[tuple[Any, Any]] = []  # (dictionary, key): a replay is right while the entry stays
+        self.slots: dict[int, Slot] = {}  # id of a number: where it comes from
         self._held: list[Any] = []
         self._repeats = 0
         self._thread = get_ident()
@@ -138,7 +140,7 @@ class Recorder:
             return value
         value = value * 1.0  # an object of its own, known by its id
         self._held.append(value)
-        self._slots[id(value)] = slot
+        self.slots[id(value)] = slot
         return value
 
     def refuse(self, why: str, line: tuple[str, int] | None = None) -> None:
@@ -177,7 +179,7 @@ class Recorder:
         if isinstance(value, NDArray):
             return self.view(value)
         if isinstance(value, float):
-            return self._slots.get(id(value), value)
+            return self.slots.get(id(value), value)
         if isinstance(value, (list, tuple)):
             return type(value)(map(self._written_down, value))
         return value
@@ -216,13 +218,69 @@ def repeat(function: Callable, *args: Any) -> Any:
     return function(*args) if found is None else found.repeat(function, args)
 
 
+def depends(container: dict, *keys: Any) -> None:
+    """Say, while recording, that a replay is right only as long as these entries of a dictionary stay; none: all entries."""
+    found = recorder()
+    if found is not None:
+        found.dependencies += [(container, key) for key in keys or (None,)]
+
+
+class Watched(float):
+    """A number that a replay knows and Python must not use meanwhile: what is decided by it would stay decided."""
+
+    def _used(self, *args: Any) -> Any:
+        found = recorder()
+        if found is not None:
+            found.refuse("uses a number that is read from arrays (a norm, say) in Python")
+        return float
+
+    @staticmethod
+    def of(value: float) -> float:
+        """While recording, the number to hand to the user for one that `repeat` returned."""
+        found = recorder()
+        if found is None or id(value) not in found.slots:
+            return value
+        made = Watched(value)
+        found._held.append(made)
+        found.slots[id(made)] = found.slots[id(value)]
+        return made
+
+
+def _refusing(name: str) -> Callable:
+    def use(self: Watched, *args: Any) -> Any:
+        self._used()
+        return getattr(float, name)(self, *args)
+
+    return use
+
+
+for _name in (
+    "add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod rmod pow rpow neg abs lt le gt ge eq ne bool int float"
+    " str repr format round trunc hash"
+).split():
+    setattr(Watched, f"__{_name}__", _refusing(f"__{_name}__"))
+
+
 # ---- Lines of the user -------------------------------------------------------------------------------------------------
 
 CONSTRUCTORS = {"array", "asarray", "astype", "from_numpy", "from_dlpack", "tensor", "to_array", "as_constant"}
 
 
+_places: dict[str, tuple[str, ...]] = {}
+
+
+def place_in_library(filename: str) -> tuple[str, ...]:
+    """("needle_nn", "nn", "basic.py") for a file of ours; () for any other."""
+    place = _places.get(filename)
+    if place is None:
+        folders = [(name, str(Path(sys.modules[name].__file__ or "").parent)) for name in PACKAGES if name in sys.modules]
+        inside = [(name, filename[len(folder) :]) for name, folder in folders if filename.startswith(folder + os.sep)]
+        place = _places[filename] = (inside[0][0], *inside[0][1].split(os.sep)[1:]) if inside else ()
+    return place
+
+
 def is_library(filename: str) -> bool:
-    return any(filename.startswith(folder) for folder in LIBRARY)
+    return bool(place_in_library(filename))
 
 
 def line_of_user() -> tuple[str, int]:

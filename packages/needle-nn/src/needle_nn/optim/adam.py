@@ -6,6 +6,7 @@ from typing import Any
 import needle_ndarray as nd
 from needle import Tensor
 from needle_ndarray import NDArray
+from needle_ndarray.extension import repeat
 from needle_nn.optim.optimizer import Optimizer
 from needle_nn.optim.options import Option
 
@@ -56,20 +57,27 @@ class Adam(Optimizer):
         return self.states
 
     def update(self, group: dict[str, Any], params: list[Tensor], arrays: list[NDArray], grads: list[NDArray]) -> None:
+        lr, beta1, beta2, eps, weight_decay, correction1, correction2 = repeat(self._numbers, group)
         nd.adam_step(
             arrays,
             grads,
             self.state_of("m", params, arrays),
             self.state_of("v", params, arrays),
-            lr=group["lr"],
-            beta1=group["beta1"],
-            beta2=group["beta2"],
-            eps=group["eps"],
-            weight_decay=group["weight_decay"],
+            lr=lr,
+            beta1=beta1,
+            beta2=beta2,
+            eps=eps,
+            weight_decay=weight_decay,
             decoupled=self.decoupled,
-            correction1=1 - group["beta1"] ** self.t,
-            correction2=1 - group["beta2"] ** self.t,
+            correction1=correction1,
+            correction2=correction2,
         )
+
+    def _numbers(self, group: dict[str, Any]) -> tuple[float, ...]:
+        """What may change from step to step."""
+        beta1, beta2 = group["beta1"], group["beta2"]
+        corrections = 1 - beta1**self.t, 1 - beta2**self.t
+        return group["lr"], beta1, beta2, group["eps"], group["weight_decay"], *corrections
 
 
 class AdamW(Adam):

@@ -6,6 +6,7 @@ from typing import Any
 import needle_ndarray as nd
 from needle import Tensor
 from needle_ndarray import NDArray
+from needle_ndarray.extension import depends, repeat
 from needle_nn.optim.optimizer import Optimizer
 from needle_nn.optim.options import Flag, Option
 
@@ -60,7 +61,8 @@ class RMSprop(Optimizer):
         return ("v", *(["mean"] if group["centered"] else []), *(["u"] if group["momentum"] else []))
 
     def update(self, group: dict[str, Any], params: list[Tensor], arrays: list[NDArray], grads: list[NDArray]) -> None:
-        alpha = group["alpha"]
+        depends(group, "alpha", "eps", "weight_decay", "momentum", "centered")
+        alpha, lr = group["alpha"], repeat(self._rate, group)
         for key, p, g in zip(params, arrays, grads, strict=True):
             g = _penalised(p, g, group["weight_decay"])
             (v,) = self.state_of("v", [key], [p])
@@ -76,7 +78,10 @@ class RMSprop(Optimizer):
                 u *= group["momentum"]
                 u += step
                 step = u
-            p -= step * group["lr"]
+            p -= step * lr
+
+    def _rate(self, group: dict[str, Any]) -> float:
+        return group["lr"]
 
 
 class Adagrad(Optimizer):
@@ -120,8 +125,12 @@ class Adagrad(Optimizer):
         return self.states
 
     def update(self, group: dict[str, Any], params: list[Tensor], arrays: list[NDArray], grads: list[NDArray]) -> None:
-        lr = group["lr"] / (1 + (self.t - 1) * group["lr_decay"])
+        depends(group, "eps", "weight_decay", "initial")
+        lr = repeat(self._rate, group)
         for p, g, s in zip(arrays, grads, self.state_of("s", params, arrays, group["initial"]), strict=True):
             g = _penalised(p, g, group["weight_decay"])
             s += g * g
             p -= g / (s.sqrt() + group["eps"]) * lr
+
+    def _rate(self, group: dict[str, Any]) -> float:
+        return group["lr"] / (1 + (self.t - 1) * group["lr_decay"])

@@ -6,6 +6,7 @@ from typing import Any
 import needle_ndarray as nd
 from needle import Tensor
 from needle_ndarray import NDArray
+from needle_ndarray.extension import depends, repeat
 from needle_nn.moving import move_tensors
 from needle_nn.optim.options import number, tensors
 from needle_nn.optim.state import keyed, numbered, parts
@@ -51,10 +52,17 @@ class EMA:
         """Take the present parameters into the average; after each step of the optimizer."""
         if self.swapped:
             raise RuntimeError("EMA.update: the parameters are the averages just now")
-        decay = min(self.decay, (1 + self.t) / (10 + self.t)) if self.ramp else self.decay
+        depends(vars(self), "average", "swapped")
+        depends(self.average)
+        keep, take = repeat(self._advance)
         for p, average in self.average.items():
-            nd.accumulate(average, p.realize_cached_data(), decay, 1 - decay)
+            nd.accumulate(average, p.realize_cached_data(), keep, take)
+
+    def _advance(self) -> tuple[float, float]:
+        """Count the step; the weights of the past and of the present."""
+        decay = min(self.decay, (1 + self.t) / (10 + self.t)) if self.ramp else self.decay
         self.t += 1
+        return decay, 1 - decay
 
     def to(self, device: Any) -> "EMA":
         """Move the parameters, their gradients and the averages; the parameters stay the objects they are."""

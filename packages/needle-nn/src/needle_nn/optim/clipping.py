@@ -6,13 +6,14 @@ from typing import Any
 
 from needle import Tensor
 from needle_ndarray import NDArray
-from needle_ndarray.extension import bounded
+from needle_ndarray.extension import Watched, bounded, recorder, repeat
 from needle_nn.optim.options import number
 
 
 def grad_norm(params: Any, norm_type: float = 2.0) -> float:
     """(sum of |g|^norm_type)^(1/norm_type) over all elements of all gradients; the largest |g| for inf."""
-    return _norm([g for _, g in _gradients("grad_norm", params)], _order("grad_norm", norm_type))
+    grads = [g for _, g in _gradients("grad_norm", params)]
+    return Watched.of(repeat(_norm, grads, _order("grad_norm", norm_type)))
 
 
 def clip_grad_norm(params: Any, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False) -> float:
@@ -35,14 +36,21 @@ def clip_grad_norm(params: Any, max_norm: float, norm_type: float = 2.0, error_i
     """
     most = number("clip_grad_norm", "max_norm", max_norm)
     pairs = _gradients("clip_grad_norm", params)
-    norm = _norm([g for _, g in pairs], _order("clip_grad_norm", norm_type))
-    if error_if_nonfinite and not math.isfinite(norm):
-        raise ValueError(f"clip_grad_norm: the norm of the gradients is {norm}")
-    factor = most / (norm + 1e-6)
-    if not factor >= 1:  # NaN goes on into the gradients
+    order = _order("clip_grad_norm", norm_type)
+    norm, factor = repeat(_norm_and_factor, [g for _, g in pairs], order, most, error_if_nonfinite)
+    if recorder() is not None or not factor >= 1:  # NaN goes on into the gradients; a replay multiplies by 1 where need be
         for p, g in pairs:
             p.grad = Tensor.make_const(g * factor)
-    return norm
+    return Watched.of(norm)
+
+
+def _norm_and_factor(grads: list[NDArray], order: float, most: float, finite: bool) -> tuple[float, float]:
+    """The norm, and what the gradients are multiplied by: 1 where the norm is small enough."""
+    norm = _norm(grads, order)
+    if finite and not math.isfinite(norm):
+        raise ValueError(f"clip_grad_norm: the norm of the gradients is {norm}")
+    factor = most / (norm + 1e-6)
+    return norm, 1.0 if factor >= 1 else factor
 
 
 def clip_grad_value(params: Any, clip_value: float) -> None:

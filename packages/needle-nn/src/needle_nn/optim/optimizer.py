@@ -6,7 +6,7 @@ from typing import Any
 import needle_ndarray as nd
 from needle.autograd import Tensor, with_gradients
 from needle_ndarray import NDArray
-from needle_ndarray.extension import bounded, suits_step
+from needle_ndarray.extension import bounded, depends, repeat, suits_step
 from needle_nn.moving import move_tensors
 from needle_nn.optim.clipping import clip_grad_norm
 from needle_nn.optim.options import Option, tensors
@@ -114,13 +114,17 @@ class Optimizer:
         work = [(group, *with_gradients(group["params"])) for group in self.param_groups]
         if len(work) > 1 or not self.in_one_call:
             work = self._unshared(work)
-        self.t += 1
+        depends(vars(self), "param_groups", *self.states)
+        repeat(self._advance)
         for group, params, arrays, grads in work:
             if not suits_step(arrays, grads):
                 arrays = [writable(p) for p in params]
                 grads = [g.astype(a.dtype, copy=False) for a, g in zip(arrays, grads, strict=True)]
             if params:
                 self.update(group, params, arrays, grads)
+
+    def _advance(self) -> None:
+        self.t += 1
 
     def update(self, group: dict[str, Any], params: list[Tensor], arrays: list[NDArray], grads: list[NDArray]) -> None:
         """Change the arrays of a group's parameters in place. Subclasses write this; `params` are the keys of their states."""
@@ -140,6 +144,7 @@ class Optimizer:
         for p, a in zip(params, arrays, strict=True) if len(kept) < len(self.params) else ():
             if p not in kept:
                 kept[p] = nd.full(a.shape, value, a.dtype, a.device)
+        depends(kept)
         return [kept[p] for p in params]
 
     def to(self, device: Any) -> "Optimizer":

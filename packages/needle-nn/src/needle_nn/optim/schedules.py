@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from needle_ndarray.extension import repeat
 from needle_nn.optim.optimizer import Optimizer
 from needle_nn.optim.options import count, number
 from needle_nn.optim.state import parts
@@ -27,6 +28,9 @@ class Schedule:
 
     def step(self) -> None:
         """Go on to the next learning rate."""
+        repeat(self._advance)
+
+    def _advance(self) -> None:
         self.t += 1
         self._apply()
 

@@ -6,6 +6,7 @@ from typing import Any
 import needle_ndarray as nd
 from needle import Tensor
 from needle_ndarray import NDArray
+from needle_ndarray.extension import depends, repeat
 from needle_nn.optim.optimizer import Optimizer
 from needle_nn.optim.options import Flag, Option, Optional
 
@@ -66,16 +67,23 @@ class SGD(Optimizer):
         return ("u",) if group["momentum"] else ()
 
     def update(self, group: dict[str, Any], params: list[Tensor], arrays: list[NDArray], grads: list[NDArray]) -> None:
-        momentum, steps = group["momentum"], self.t + bool(group["nesterov"])
+        depends(group, "momentum", "dampening", "nesterov", "unbiased")
+        lr, weight_decay, l1, correction = repeat(self._numbers, group)
         nd.sgd_step(
             arrays,
             grads,
-            self.state_of("u", params, arrays) if momentum else None,
-            lr=group["lr"],
-            momentum=momentum,
+            self.state_of("u", params, arrays) if group["momentum"] else None,
+            lr=lr,
+            momentum=group["momentum"],
             dampening=group["dampening"],
-            weight_decay=group["weight_decay"],
-            l1=group["l1"],
+            weight_decay=weight_decay,
+            l1=l1,
             nesterov=group["nesterov"],
-            correction=1 - momentum**steps if group["unbiased"] else 1.0,
+            correction=correction,
         )
+
+    def _numbers(self, group: dict[str, Any]) -> tuple[float, float, float, float]:
+        """What may change from step to step."""
+        momentum, steps = group["momentum"], self.t + bool(group["nesterov"])
+        correction = 1 - momentum**steps if group["unbiased"] else 1.0
+        return group["lr"], group["weight_decay"], group["l1"], correction
