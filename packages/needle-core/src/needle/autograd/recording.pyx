@@ -10,6 +10,7 @@ from cpython.tuple cimport PyTuple_GET_SIZE
 
 import needle_ndarray as array_api
 import numpy as np
+from needle_ndarray.extension import recorder
 
 from needle.autograd.arguments cimport as_values
 from needle.autograd.arrays cimport Arrays, load_arrays
@@ -53,7 +54,7 @@ cdef int record(Op op, tuple inputs, Value out, object data) except -1:
         recorded |= (<Value> entry(inputs, i)).wants_grad
     recorded = recorded and not here.no_grad
     if here.used is not NULL:
-        note_used(inputs, here)
+        note_used(inputs, here, recorded)
     if is_lazy(here):
         note_origin(op, out, here)      # for the error, which comes later and elsewhere
     else:
@@ -75,13 +76,16 @@ cdef int record(Op op, tuple inputs, Value out, object data) except -1:
     return 0
 
 
-cdef int note_used(tuple inputs, Modes* here) except -1:
+cdef int note_used(tuple inputs, Modes* here, bint recorded) except -1:
     """While capturing: remember the values that were there before it began, with the data and gradient they have now."""
     cdef dict used = <dict> here.used
     cdef Value x
     for x in inputs:
-        if x.stamp < here.since and id(x) not in used:
-            used[id(x)] = (x, x.array, None if x.gradient is None else (<Value> x.gradient).array)
+        if x.stamp < here.since:
+            if recorded and x.wants_grad and x.op is not None:
+                recorder().refuse("uses a tensor whose graph was recorded before the call")
+            if id(x) not in used:
+                used[id(x)] = (x, x.array, None if x.gradient is None else (<Value> x.gradient).array)
     return 0
 
 
@@ -139,7 +143,7 @@ cdef object read(Value value):
     cdef Modes* here = modes_here()
     cdef object data = realize(value)
     if here.used is not NULL:
-        note_used((value,), here)
+        note_used((value,), here, False)
     if here.guarded is not NULL and arrays.clock[0] != (<Value> here.guarded).stamp \
             and (value.uses or <PyObject*> value is here.guarded):      # what no node uses, the gradient has made itself
         check_unchanged(value, <Value> here.guarded, "its gradient needs the old one")

@@ -17,7 +17,7 @@ from needle.autograd.dtype_rules cimport FLOAT32, to_array
 from needle.autograd.modes cimport modes_here
 from needle.autograd.naming cimport show_in_autograd
 from needle.autograd.operators cimport operators
-from needle.autograd.recording cimport apply, read, realize
+from needle.autograd.recording cimport apply, note_used, read, realize
 from needle.autograd.values cimport Value, assign, is_unknown, make_leaf
 
 from needle.autograd.dtype_rules import result_dtype
@@ -110,6 +110,8 @@ cdef class Tensor(Value):
 
     @property
     def grad(self):
+        if modes_here().used is not NULL:
+            note_used((self,), modes_here(), False)
         return self.gradient
 
     @grad.setter

@@ -261,7 +261,7 @@ def with_gradients(params):
     cdef list chosen = [], data = [], grads = []
     params = bounded("with_gradients", params)
     if modes_here().used is not NULL:
-        note_used(tuple(params), modes_here())
+        note_used(tuple(params), modes_here(), False)
     for p in params:
         if p.gradient is not None:
             chosen.append(p)

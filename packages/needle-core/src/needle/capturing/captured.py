@@ -54,9 +54,6 @@ class Recording:
             if isinstance(out, Tensor) and out.requires_grad and not self.walked and not out.is_leaf():
                 why = "the result requires a gradient: call backward() inside, or capture under no_grad()"
                 self.recorder.refuse(why)
-        for value, *_ in self.used.values():
-            if value.op is not None and value.requires_grad and not any(value is leaf for leaf in self.leaves):
-                self.recorder.refuse("uses a tensor whose graph was recorded before the call")
 
     @property
     def refused(self) -> str | None:
@@ -86,11 +83,12 @@ class Recording:
     def roles(self) -> dict[int, Any]:
         """{id of a buffer: (what it is, of which argument or tensor, the array)}"""
         found: dict[int, Any] = {}
-        for key, (_, array, gradient) in self.used.items():
-            if gradient is not None:
-                found[id(gradient._handle)] = ("gradient", key, gradient)
+        for key, (_, array, _gradient) in self.used.items():
             if isinstance(array, NDArray):
                 found[id(array._handle)] = ("data", key, array)
+        for key, (_, _array, gradient) in self.used.items():
+            if gradient is not None:
+                found[id(gradient._handle)] = ("gradient", key, gradient)
         for i, leaf in enumerate(self.leaves):
             array = data_and_gradient(leaf)[0] if isinstance(leaf, Tensor) else leaf
             found[id(array._handle)] = ("argument", i, array)
@@ -123,9 +121,11 @@ class CapturedPlan:
         for key, (value, array, gradient) in recording.used.items():
             if key in own or not isinstance(array, NDArray):
                 continue
-            values.append((value, array, views.get(id(array._handle)), flags(value)))
             if gradient is not None and id(gradient._handle) in views:
                 gradients.append((value, gradient, views[id(gradient._handle)]))
+            if roles[id(array._handle)][0] == "gradient":
+                continue  # of another tensor, whose gradient will be another object the next time
+            values.append((value, array, views.get(id(array._handle)), flags(value)))
         bound, of_bound = self._bound(recording, results, built)
         fresh = [v for buffer, v in built.outputs.items() if buffer not in of_bound]
 
@@ -249,7 +249,7 @@ class Captured:
             if modes is None or recorder() is not None:
                 return self.function(*args, **kwargs)
             leaves: list[Any] = []
-            key = (flatten(args, leaves), flatten(kwargs, leaves) if kwargs else None, modes)
+            key = (flatten(args, leaves), flatten(kwargs, leaves) if kwargs else None, modes, *map(layout, leaves))
             entry = self._entries.get(key)
             if entry is not None:
                 for plan in entry.plans:
@@ -332,6 +332,12 @@ class Captured:
     def __repr__(self) -> str:
         name = getattr(self.function, "__qualname__", repr(self.function))
         return f"<captured {name}: {len(self.plans)} plans{', stays eager' if self.refusals else ''}>"
+
+def layout(leaf: Any) -> tuple[Any, ...]:
+    """What a plan takes for granted of an argument."""
+    array = leaf.realize_cached_data() if isinstance(leaf, Tensor) else leaf
+    return array.shape, array.strides, array.dtype, array.device
+
 
 def detached(result: Any) -> Any:
     """Results without a graph, as a replay gives them."""

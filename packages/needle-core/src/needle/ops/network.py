@@ -12,6 +12,7 @@ from needle.ops.linalg import matmul
 from needle.ops.reductions import broadcast_to, logsumexp, mean, softmax, summation
 from needle.ops.shapes import expand_dims, permute, reshape, transpose
 from needle_ndarray import broadcast_shapes
+from needle_ndarray.extension import repeat
 
 
 class LayerNorm(FusedOp):
@@ -260,8 +261,12 @@ def cross_entropy(logits, labels, reduction="mean", ignore_index=None, label_smo
     total = summation(losses)
     if reduction == "sum":
         return total
-    rows = count(losses) if kept is None else kept.realize_cached_data().sum().item()
-    return total / rows if rows else total * math.nan
+    return total / (count(losses) or math.nan if kept is None else repeat(_count, kept.realize_cached_data()))
+
+
+def _count(kept):
+    """How many are True; NaN for none, whose mean there is not."""
+    return float(kept.sum().item()) or math.nan
 
 
 def mean_squared_error(a, b):

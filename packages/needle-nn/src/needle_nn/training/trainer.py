@@ -18,7 +18,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
+import needle
 from needle import Tensor, no_grad
+from needle_ndarray.extension import depends, repeat
 from needle_nn.checkpoint import random_state, set_random_state
 from needle_nn.checks import described
 from needle_nn.optim import clip_grad_norm
@@ -41,6 +43,7 @@ class Trainer:
     accumulate : batches that make one step, with the gradient of the one large batch they are parts of
     clip_norm : longest gradient that is let through
     keep : {name: object with state_dict and load_state_dict}, more to put into checkpoints: an average of weights, a carried state
+    capture : record a step and replay it (`needle.capture`): the same bits, sooner; a model that cannot be captured stays eager
 
     `epoch` counts finished epochs, `step` steps of the optimizer, `batch` batches of the epoch under way.
 
@@ -61,6 +64,7 @@ class Trainer:
         accumulate: int = 1,
         clip_norm: float | None = None,
         keep: Mapping[str, Any] | None = None,
+        capture: bool = False,
     ):
         if isinstance(accumulate, bool) or not isinstance(accumulate, int) or accumulate < 1:
             raise ValueError(f"Trainer: accumulate must be at least 1, an int, got {accumulate!r}")
@@ -91,6 +95,9 @@ class Trainer:
         self._seconds: float = 0.0
         self._started: float | None = None  # when the present call of `fit` began
         self._loader_state: Any = None  # waits for the loader that `fit` is given
+        self._weight = 0.0  # targets of the batch under way
+        self._run: Callable = needle.capture(self._compute) if capture else self._compute
+        self._apply: Callable = needle.capture(self._change) if capture else self._change
 
     # ---- Training -------------------------------------------------------------------------------------
 
@@ -165,14 +172,11 @@ class Trainer:
         if self.batch % self.accumulate == 0:
             self.optimizer.reset_grad()
             self._group = Mean()
-        loss, value, weight = self._measure(batch, self._means)
+        value, weight = self._measure(batch, self._means, "later" if self._group.weight > 0 else "first", group)
         if weight and not math.isfinite(value):
             raise FloatingPointError(
                 f"the loss is {value} in epoch {self.epoch + 1}, batch {self.batch + 1}; try a smaller learning rate or clip_norm"
             )
-        if weight:  # a batch without targets has no loss, and no gradient
-            part = loss if group == 1 or self._sums else loss * weight
-            part.backward(accumulate=self._group.weight > 0)
         self._group.add(value, weight)
         self.batch += 1
         self.last_loss = value if group == 1 else self._group.value
@@ -181,39 +185,65 @@ class Trainer:
         return whole
 
     def _update(self, group: int) -> None:
-        if group > 1 and not self._sums and self._group.weight:
+        self._apply(group > 1 and not self._sums and self._group.weight > 0)
+        self.step += 1
+        self._tell("on_step_end")
+
+    def _change(self, weighted: bool) -> None:
+        """A step of the optimizer; `weighted` gradients are sums over targets, to be divided by their number."""
+        depends(vars(self), "optimizer", "schedule", "clip_norm")
+        if weighted:
+            weight = repeat(self._group_weight)
             for p in self.optimizer.params:
                 if p.grad is not None:
-                    p.grad = Tensor.make_const(p.grad.realize_cached_data() / self._group.weight)
+                    p.grad = Tensor.make_const(p.grad.realize_cached_data() / weight)
         if self.clip_norm is not None:
             clip_grad_norm(self.optimizer.params, self.clip_norm)
         self.optimizer.step()
         if self.schedule is not None and self.schedule_every == "step":
             self.schedule.step()
-        self.step += 1
-        self._tell("on_step_end")
+
+    def _group_weight(self) -> float:
+        return self._group.weight
+
+    def _batch_weight(self) -> float:
+        return self._weight
 
     @property
     def _sums(self) -> bool:
         """Whether the loss is a sum over the targets, whose gradients add up as they are."""
         return getattr(self.loss, "reduction", "mean") == "sum"
 
-    def _measure(self, batch: Any, means: dict[str, Mean]) -> tuple[Any, float, float]:
-        """The loss, what it is per target, and how many targets that is the mean of."""
+    def _compute(self, x: Any, target: Any, backward: str | None, weighted: bool) -> tuple[Any, Any]:
+        """Output and loss; with `backward` the gradients too, "first" ones or "later" ones that are added to those there are."""
+        depends(vars(self), "model", "loss")
+        output = self.model(x)
+        loss = self.loss(output, target)
+        if backward:
+            part = loss * repeat(self._batch_weight) if weighted else loss
+            part.backward(accumulate=backward == "later")
+        return output, loss
+
+    def _measure(
+        self, batch: Any, means: dict[str, Mean], backward: str | None = None, group: int = 1
+    ) -> tuple[float, float]:
+        """The loss per target, and how many targets that is the mean of; with `backward`, gradients are computed."""
         fields = () if isinstance(batch, (Tensor, dict)) else tuple(batch)
         if len(fields) != 2 or not hasattr(fields[1], "shape"):
             raise TypeError(f"Trainer: a batch is {_form(batch)}, expected (input, target) with a target of tensors")
         x, target = fields
-        output = self.model(x)
-        loss = self.loss(output, target)
-        value, weight = float(loss.item()), count_targets(self.loss, target)
+        weight = self._weight = count_targets(self.loss, target)
+        if not weight:  # a batch without targets has no loss, and no gradient
+            backward = None
+        output, loss = self._run(x, target, backward, group > 1 and not self._sums)
+        value = float(loss.item())
         if self._sums and weight:
             value /= weight
         means["loss"].add(value, weight)
         with no_grad():
             for name, metric in self.metrics.items():
                 means[name].add(float(metric(output, target)), count_targets(metric, target))
-        return loss, value, weight
+        return value, weight
 
     def _batches_left(self, loader: Any) -> Iterator:
         """The batches of this epoch that have not been used."""
