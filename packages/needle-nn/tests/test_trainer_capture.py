@@ -23,7 +23,11 @@ class Averages(Callback):
 
 def network(norm, dropout):
     return nn.Sequential(
-        nn.Linear(6, 16), nn.BatchNorm1d(16) if norm else nn.LayerNorm1d(16), nn.ReLU(), nn.Dropout(dropout), nn.Linear(16, 3)
+        nn.Linear(6, 16),
+        nn.BatchNorm1d(16) if norm else nn.LayerNorm1d(16),
+        nn.ReLU(),
+        nn.Dropout(dropout),
+        nn.Linear(16, 3),
     )
 
 
@@ -90,7 +94,9 @@ def test_same_bits(row):
     _, eager_logs, eager_state = train(row, capture=False)
     assert logs == eager_logs
     assert bits(state) == bits(eager_state)
-    assert sum(plan.replays for plan in trainer._run.plans) > 0 and sum(plan.replays for plan in trainer._apply.plans) > 0
+    assert (
+        sum(plan.replays for plan in trainer._run.plans) > 0 and sum(plan.replays for plan in trainer._apply.plans) > 0
+    )
 
 
 def test_a_model_that_reads_values_stays_eager():

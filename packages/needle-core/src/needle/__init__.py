@@ -15,11 +15,11 @@ from needle.autograd import (
     set_default_dtype,
 )  # fmt: skip
 from needle.backend_selection import all_devices, cpu, cpu_numpy, cuda, default_device
+from needle.capturing import *
 from needle.custom import *
 from needle.init import ones, ones_like, zeros, zeros_like
 from needle.modes import *
 from needle.ops import *
-from needle.capturing import *
 from needle.transforms import *
 from needle_ndarray import show_config
 

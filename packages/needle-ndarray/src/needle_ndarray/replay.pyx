@@ -194,20 +194,21 @@ cdef class Views:
             view._ptr = base._ptr + shift if base._ptr is not NULL else NULL
         self.base = base
 
-    cpdef renew(self, Py_ssize_t others=0):
-        """Point at new memory, unless nobody but `others` arrays looks at what is there; the array of all of it."""
+    cpdef bint renew(self, Py_ssize_t others=0) except -1:
+        """Point at new memory, unless nobody but `others` arrays looks at what is there; whether it did."""
         cdef NDArray base = self.base
         cdef Py_ssize_t ours = len(self.views) + 1 + others
         if Py_REFCNT(<PyObject*> base) > 2 or Py_REFCNT(<PyObject*> base._buffer) > ours:
             self.point(empty_compact(base._backend, base._dtype, base._ndim, base._shape))
-        return self.base
+            return True
+        return False
 
 
 def renew_all(list groups not None, list others not None):
-    """Each Views' `renew`, with its number of other arrays."""
+    """Each Views' `renew`, with its number of other arrays, in whose place it then puts whether there is new memory."""
     cdef Py_ssize_t i
     for i in range(len(groups)):
-        (<Views?> groups[i]).renew(others[i])
+        others[i] = (<Views?> groups[i]).renew(others[i])
 
 
 def like(NDArray view not None):

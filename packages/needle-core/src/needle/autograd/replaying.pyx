@@ -143,18 +143,22 @@ cdef class TensorPlan:
     fresh : Views of the buffers that every replay makes anew
     bound : (kind, target, index of the result, its Views); kind "gradient" or "data", the target a value or an argument's number
     count : how many of the built plan's results are handed out; the others are bound
+    rebuild : a function of these arrays that makes what the function returns; None: the only one, as a tensor
     """
 
     cdef object run, default_dtype
     cdef list guards, arguments, values, gradients, fresh, results, bound
     cdef list groups, others            # Views to renew, and how many arrays of ours look at each besides
     cdef list held                      # what values were pointed at last
+    cdef object rebuild                 # what makes the function's result out of arrays; None: the one array, as a tensor
+    cdef public long long replays, next_check
     cdef list given                     # gradients that were handed out last, by binding
     cdef Py_ssize_t count
     cdef bint no_grad
     cdef readonly object built
 
-    def __init__(self, built, list guards, list arguments, list values, list gradients, list fresh, list bound, Py_ssize_t count):
+    def __init__(self, built, list guards, list arguments, list values, list gradients, list fresh, list bound, Py_ssize_t count,
+                 rebuild):
         self.built, self.run, self.guards = built, built.run, guards
         self.arguments, self.values, self.gradients = arguments, values, gradients
         self.fresh, self.results, self.bound, self.count = fresh, built.results, bound, count
@@ -162,6 +166,7 @@ cdef class TensorPlan:
         self.others = [0] * len(self.groups)
         self.held = [array for _value, array, _views, _flags in values]
         self.given = [None] * len(bound)
+        self.rebuild, self.replays, self.next_check = rebuild, 0, 64
         self.no_grad, self.default_dtype = modes_here().no_grad, get_default_dtype()
 
     def takes(self, tuple args not None):
@@ -202,9 +207,9 @@ cdef class TensorPlan:
                 return False
         return True
 
-    def replay(self, object leaves):
+    cdef list replay(self, object leaves):
         """Compute, with these arguments; the arrays that are handed out."""
-        cdef Py_ssize_t i, k = len(self.fresh)
+        cdef Py_ssize_t i, first = len(self.fresh), k = first
         cdef Value value
         cdef tuple entry
         for i in range(len(self.arguments)):
@@ -221,43 +226,81 @@ cdef class TensorPlan:
                 self.held[i] = value.array
         for entry in self.gradients:
             entry[2].point(realize(<Value> (<Value> entry[0]).gradient))
+        for i in range(first):
+            self.others[i] = 0
         for i in range(len(self.bound)):
             if (<tuple> self.bound[i])[3] is not None:
-                self.others[k] = self.is_ours(i, <tuple> self.bound[i])
+                self.others[k] = 1 if self.is_ours(i, <tuple> self.bound[i]) else 0
                 k += 1
         renew_all(self.groups, self.others)
         self.run()
+        k = first
         for i in range(len(self.bound)):
-            self.bind(i, <tuple> self.bound[i], leaves)
+            entry = <tuple> self.bound[i]
+            if entry[3] is None:
+                self.bind(i, entry, leaves, True)
+            else:
+                self.bind(i, entry, leaves, self.others[k])
+                k += 1
         return [like(self.results[i]) for i in range(self.count)]
+
+    cpdef object call(self, object leaves):
+        """Compute, with these arguments; what the function returns."""
+        cdef list arrays
+        cdef Tensor out
+        self.replays += 1
+        arrays = self.replay(leaves)
+        if self.rebuild is not None:
+            return self.rebuild(arrays)
+        out = Tensor.__new__(Tensor)
+        out.array = arrays[0]
+        return out
 
     cdef bint is_ours(self, Py_ssize_t i, tuple entry):
         """Whether the gradient that was handed out last is held by its tensor alone, and may be written over"""
-        cdef Value grad = self.given[i]
-        if grad is None or entry[0] != "gradient" or isinstance(entry[1], int):
-            return 0
+        cdef Value grad = <Value> self.given[i]
+        if grad is None or isinstance(entry[1], int):
+            return False
         return (<Value> entry[1]).gradient is grad and Py_REFCNT(<PyObject*> grad) == 3 and grad.array is not None \
             and Py_REFCNT(<PyObject*> grad.array) == 1
 
-    cdef int bind(self, Py_ssize_t i, tuple entry, object leaves) except -1:
+    cdef int bind(self, Py_ssize_t i, tuple entry, object leaves, bint renewed) except -1:
         """Hand a result to the tensor whose gradient or data it is."""
-        cdef Value target = leaves[entry[1]] if isinstance(entry[1], int) else entry[1]
-        cdef Value grad = self.given[i]
-        cdef object array = self.results[entry[2]]
+        cdef Value target = <Value?> leaves[entry[1]] if isinstance(entry[1], int) else <Value?> entry[1]
+        cdef Value grad = <Value> self.given[i]
         if entry[0] == "data":
-            assign(target, like(array))
+            assign(target, like(self.results[entry[2]]))
             return 0
-        if grad is not None and grad.array is not None and shares(grad.array, array):
-            grad.stamp = arrays.clock[0]
+        if renewed or grad is None:
+            grad = self.given[i] = make_leaf(Tensor, like(self.results[entry[2]]), False)
         else:
-            grad = self.given[i] = make_leaf(Tensor, like(array), False)
+            grad.stamp = arrays.clock[0]
         if target.gradient is not grad:
             target.gradient = grad
         return 0
 
 
-cdef bint shares(object a, object b):
-    return a._handle is b._handle
+cdef class Replayer:
+    """What a captured function does first: try the plan that was used last. A subclass has `slow(args, kwargs)` for the rest."""
+
+    cdef public TensorPlan latest
+    cdef bint busy                      # the plan's arrays are in use, by another thread or by a call further out
+
+    def __call__(self, *args, **kwargs):
+        cdef TensorPlan plan = self.latest
+        if plan is None or self.busy or kwargs or plan.replays == plan.next_check or not plan.takes(args):
+            return self.slow(args, kwargs)
+        return self.exclusively(plan, args)
+
+    cpdef exclusively(self, TensorPlan plan, object leaves):
+        """Call a plan that nobody else is using; NotImplemented where somebody is."""
+        if self.busy:
+            return NotImplemented
+        self.busy = True
+        try:
+            return plan.call(leaves)
+        finally:
+            self.busy = False
 
 
 def as_tensor(array, requires_grad=False):

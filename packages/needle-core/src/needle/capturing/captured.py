@@ -9,6 +9,7 @@ from typing import Any
 
 from needle.autograd import Tensor, TensorTuple
 from needle.autograd.replaying import (
+    Replayer,
     TensorPlan,
     as_tensor,
     data_and_gradient,
@@ -23,10 +24,11 @@ from needle_ndarray import NDArray
 from needle_ndarray.extension import CaptureError, Plan, Recorder, recorder
 
 TRIES = 5  # calls that may differ from the one before, until it is clear that they always will
-CHECKS = frozenset(64 * 16**k for k in range(10))  # replays after which a call is recorded again and compared
+
 
 class CaptureWarning(UserWarning):
     """A captured function that stays eager; the message says where and why."""
+
 
 class Recording:
     """One call of a function: what it asked of the backends, what it used, what it returned."""
@@ -34,6 +36,9 @@ class Recording:
     def __init__(self, function: Callable, leaves: list[Any], args: tuple, kwargs: dict[str, Any], strict: bool):
         self.recorder = Recorder(strict)
         self.leaves = leaves
+        self.plain = not kwargs and all(
+            type(x) is Tensor for x in args
+        )  # `Replayer` knows these without a look at the tree
         self.used: dict[int, tuple[Any, NDArray, NDArray | None]] = {}
         watch = Watch(function, self.recorder)
         with self.recorder.recording():
@@ -101,15 +106,18 @@ class Recording:
         others = {id(a._handle) for v, a, _ in self.used.values() if isinstance(a, NDArray) and id(v) not in own}
         return len(set(handles)) < len(handles) or not others.isdisjoint(handles)
 
+
 class CapturedPlan:
     """A plan that can be called: guards, inputs, results. `captured.plans` lists them."""
 
     def __init__(self, recording: Recording, without: Iterable[str]):
-        self.replays = 0
         self.template = recording.template
+        self.takes_tensors = recording.plain
         rec = recording.recorder
         roles = recording.roles()
-        arguments = [(data_and_gradient(x)[0], x.requires_grad) if isinstance(x, Tensor) else (x, None) for x in recording.leaves]
+        arguments = [
+            (data_and_gradient(x)[0], x.requires_grad) if isinstance(x, Tensor) else (x, None) for x in recording.leaves
+        ]
         results = self._results(recording)
         inputs = {key: roles[key][2] for key in rec.outside if key in roles}
         self.plan = Plan(rec, list(inputs.values()), results, without)
@@ -130,9 +138,9 @@ class CapturedPlan:
         fresh = [v for buffer, v in built.outputs.items() if buffer not in of_bound]
 
         self.tensor_plan = TensorPlan(
-            built, recording.guards, entries, values, gradients, fresh, bound, len(recording.outputs)
+            *(built, recording.guards, entries, values, gradients, fresh, bound, len(recording.outputs)),
+            None if isinstance(recording.result, Tensor) else self._rebuild,
         )
-        self.one_tensor = isinstance(recording.result, Tensor)
 
     def _results(self, recording: Recording) -> list[NDArray]:
         """Arrays that leave the function: what it returned, then what it left in tensors that were there before."""
@@ -162,19 +170,19 @@ class CapturedPlan:
             bound.append((kind, places.get(id(value), value), first + k, built.outputs[buffer] if alone else None))
         return bound, own
 
-    def __call__(self, leaves: Any) -> Any:
-        self.replays += 1
-        arrays = self.tensor_plan.replay(leaves)
-        if self.one_tensor:
-            return as_tensor(arrays[0])
-        arrays = iter(arrays)
-        return rebuilt(self.template, arrays, self.tensor_plan.built.replay)
+    def _rebuild(self, arrays: list[NDArray]) -> Any:
+        return rebuilt(self.template, iter(arrays), self.tensor_plan.built.replay)
+
+    @property
+    def replays(self) -> int:
+        return self.tensor_plan.replays
 
     def __repr__(self) -> str:
         return f"<plan of {len(self.plan.calls)} calls, {self.plan.nbytes:,} bytes, {self.replays} replays>"
 
     def __str__(self) -> str:
         return str(self.plan)
+
 
 def rebuilt(template: Any, arrays: Any, replay: Any) -> Any:
     """What the function returns, with new tensors and numbers."""
@@ -206,6 +214,7 @@ _SLOT = object()
 
 _LEAF = flatten(Tensor([0.0]), [])[0]
 
+
 class Entry:
     """What is known for one kind of arguments."""
 
@@ -215,14 +224,14 @@ class Entry:
         self.differing = 0
         self.refused: str | None = None
 
-class Captured:
+
+class Captured(Replayer):
     """A function that replays what it did before; see `needle.capture`."""
 
     def __init__(self, function: Callable, strict: bool = False, limit: int = 16, without: Iterable[str] = ()):
         functools.update_wrapper(self, function)
         self.function, self.strict, self.limit, self.without = function, strict, limit, tuple(without)
         self._entries: OrderedDict[Any, Entry] = OrderedDict()
-        self._latest: CapturedPlan | None = None  # what to try first; only where all arguments are tensors does it answer
         self._lock = Lock()
 
     @property
@@ -238,26 +247,24 @@ class Captured:
     def __get__(self, owner: Any, cls: Any = None) -> Any:
         return self if owner is None else functools.partial(self, owner)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not self._lock.acquire(blocking=False):
+    def slow(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """Find a plan for these arguments and what Python looks like now; else record, or just call the function."""
+        modes = modes_key()
+        if modes is None or recorder() is not None or not self._lock.acquire(blocking=False):
             return self.function(*args, **kwargs)
         try:
-            latest = self._latest
-            if latest is not None and not kwargs and latest.replays not in CHECKS and latest.tensor_plan.takes(args):
-                return latest(args)
-            modes = modes_key()
-            if modes is None or recorder() is not None:
-                return self.function(*args, **kwargs)
             leaves: list[Any] = []
             key = (flatten(args, leaves), flatten(kwargs, leaves) if kwargs else None, modes, *map(layout, leaves))
             entry = self._entries.get(key)
             if entry is not None:
                 for plan in entry.plans:
-                    if plan.tensor_plan.fits(leaves):
-                        if plan.replays in CHECKS:
+                    tensors = plan.tensor_plan
+                    if tensors.fits(leaves):
+                        if tensors.replays == tensors.next_check:
                             return self._check(entry, plan, leaves, args, kwargs)
-                        self._latest = plan
-                        return plan(leaves)
+                        self.latest = tensors if plan.takes_tensors else None
+                        result = self.exclusively(tensors, leaves)
+                        return self.function(*args, **kwargs) if result is NotImplemented else result
                 if entry.refused is None:
                     return self._record(entry, leaves, args, kwargs)
             else:
@@ -273,7 +280,9 @@ class Captured:
         recording = Recording(self.function, leaves, args, kwargs, self.strict)
         result = recording.result
         if recording.refused is None and recording.shared_arguments():
-            recording.recorder.refuse("two arguments, or one and another tensor that it uses, share memory", self._line())
+            recording.recorder.refuse(
+                "two arguments, or one and another tensor that it uses, share memory", self._line()
+            )
         if recording.refused is not None:
             self._refuse(entry, recording.refused)
         elif entry.last is None:
@@ -298,12 +307,15 @@ class Captured:
 
     def _check(self, entry: Entry, plan: CapturedPlan, leaves: list[Any], args: tuple, kwargs: dict[str, Any]) -> Any:
         """Run and record the function once more, and compare with the plan."""
-        plan.replays += 1
+        plan.tensor_plan.next_check *= 16
         recording = Recording(self.function, leaves, args, kwargs, self.strict)
         verbs = [(call.verb, call.args) for call in recording.recorder.calls]
         if recording.refused is not None or len(verbs) != plan.plan.recorded_calls:
             entry.plans.remove(plan)
-            self._refuse(entry, recording.refused or f"{'%s:%d' % self._line()}: it does not do any more what was captured")
+            self.latest = None
+            self._refuse(
+                entry, recording.refused or f"{'%s:%d' % self._line()}: it does not do any more what was captured"
+            )
         return detached(recording.result) if recording.walked else recording.result
 
     def _refuse(self, entry: Entry, why: str) -> None:
@@ -318,7 +330,8 @@ class Captured:
         while len(self.plans) > self.limit:
             for key, other in self._entries.items():
                 if other.plans and (other is not entry or len(entry.plans) > 1):
-                    other.plans.pop(0)
+                    if other.plans.pop(0).tensor_plan is self.latest:
+                        self.latest = None
                     if not other.plans and other is not entry:
                         del self._entries[key]
                     break
@@ -332,6 +345,7 @@ class Captured:
     def __repr__(self) -> str:
         name = getattr(self.function, "__qualname__", repr(self.function))
         return f"<captured {name}: {len(self.plans)} plans{', stays eager' if self.refusals else ''}>"
+
 
 def layout(leaf: Any) -> tuple[Any, ...]:
     """What a plan takes for granted of an argument."""
@@ -349,9 +363,11 @@ def detached(result: Any) -> Any:
         return {key: detached(value) for key, value in result.items()}
     return result
 
+
 def _short(value: Any) -> str:
     text = repr(value)
     return text if len(text) < 40 else text[:37] + "..."
+
 
 def capture(function: Any = None, *, strict: bool = False, limit: int = 16, without: Iterable[str] = ()) -> Any:
     """Make a function that records what it does with arrays and replays it: the same bits, without the Python in between.
@@ -390,4 +406,3 @@ def capture(function: Any = None, *, strict: bool = False, limit: int = 16, with
     if not callable(function):
         raise TypeError(f"capture: expected a function, got {type(function).__name__}")
     return Captured(function, strict, limit, without)
-

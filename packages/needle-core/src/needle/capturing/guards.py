@@ -113,7 +113,9 @@ class Watch:
         value = container.get(key, MISSING)
         if isinstance(value, FunctionType):
             self.functions.setdefault(value.__code__, value)
-        if isinstance(value, (ModuleType, type)) or callable(value) and container is not None and not _has_state(value):
+        if isinstance(value, (ModuleType, type)) or (
+            callable(value) and container is not None and not _has_state(value)
+        ):
             if not isinstance(container, dict) or "__name__" in container:  # of a module: nobody replaces these
                 return
         place = (id(container.cell) if isinstance(container, Cell) else id(container), key)
@@ -144,7 +146,9 @@ class Watch:
                     found = vars(cls).get(name, MISSING)
                     if found is not MISSING:
                         if isinstance(found, (bool, int, float, str, tuple)):
-                            self.guards.setdefault((id(cls), name), Guard(vars(cls), name, found, f"{cls.__name__}.{name}"))
+                            self.guards.setdefault(
+                                (id(cls), name), Guard(vars(cls), name, found, f"{cls.__name__}.{name}")
+                            )
                         break
 
 
@@ -171,7 +175,7 @@ def kind_of(filename: str) -> str:
 
 
 def _kind(filename: str) -> str:
-    if filename.startswith("<frozen") or filename.startswith(_STANDARD) and "-packages" not in filename:
+    if filename.startswith("<frozen") or (filename.startswith(_STANDARD) and "-packages" not in filename):
         return "trusted"
     place = place_in_library(filename)
     if not place:
@@ -179,7 +183,9 @@ def _kind(filename: str) -> str:
     return "layer" if place[:2] in (("needle_nn", "nn"), ("needle_nn", "models")) else "trusted"
 
 
-_STANDARD = str(Path(contextfile).parent) if (contextfile := getattr(sys.modules["types"], "__file__", "")) else "<none>"
+_STANDARD = (
+    str(Path(contextfile).parent) if (contextfile := getattr(sys.modules["types"], "__file__", "")) else "<none>"
+)
 
 
 def changing(function: Any) -> str | None:

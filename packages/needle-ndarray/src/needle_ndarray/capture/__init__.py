@@ -6,4 +6,15 @@ from needle_ndarray.capture.passes import PASSES  # isort: skip
 from needle_ndarray.capture.plan import Plan  # isort: skip
 from needle_ndarray.capture.recorder import CaptureError, Recorder, Watched, depends, place_in_library, recorder, repeat  # isort: skip
 
-__all__ = ["ARGUMENTS", "PASSES", "CaptureError", "Plan", "Recorder", "Watched", "depends", "place_in_library", "recorder", "repeat"]
+__all__ = [
+    "ARGUMENTS",
+    "PASSES",
+    "CaptureError",
+    "Plan",
+    "Recorder",
+    "Watched",
+    "depends",
+    "place_in_library",
+    "recorder",
+    "repeat",
+]

@@ -24,9 +24,7 @@ class Plan:
     without : names of passes to leave out
     """
 
-    def __init__(
-        self, recorder: Recorder, inputs: list[NDArray], outputs: list[NDArray], without: Iterable[str] = ()
-    ):
+    def __init__(self, recorder: Recorder, inputs: list[NDArray], outputs: list[NDArray], without: Iterable[str] = ()):
         self.calls = list(recorder.calls)
         self.sizes = dict(enumerate(recorder.sizes))
         self.origins = dict(enumerate(recorder.origins))
@@ -123,7 +121,7 @@ class Built:
 
     def _array(self, view: View) -> NDArray:
         handle, start = self._handle(view.buffer)
-        device = (self.plan.outside[view.buffer].device if view.buffer < 0 else self.plan.origins[view.buffer].device)
+        device = self.plan.outside[view.buffer].device if view.buffer < 0 else self.plan.origins[view.buffer].device
         offset = start // view.dtype.itemsize + view.offset
         made = NDArray.make(view.shape, view.strides, device, handle, offset, view.dtype)
         self.made.setdefault(view.buffer, []).append(made)
