@@ -18,7 +18,9 @@ from cpython.object cimport PyObject
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
 
 from needle_ndarray.buffer import WRITE_CLOCK
-from needle_ndarray.capture import CaptureError, Plan, Recorder, Watched, depends, place_in_library, recorder, repeat
+from needle_ndarray.capture import (
+    CaptureError, Plan, Recorder, Watched, active_recorder, depends, place_in_library, repeat
+)
 from needle_ndarray.config import config
 from needle_ndarray.convolution import both_sides, pair
 from needle_ndarray.devices import backend_of
@@ -57,7 +59,7 @@ interface.dtype_code = <question_t> PyCapsule_GetPointer(DTYPE_CODE, "needle_nda
 C_INTERFACE = PyCapsule_New(&interface, "needle_ndarray.extension", NULL)
 
 __all__ = [
-    "ABI", "C_INTERFACE", "CaptureError", "DTYPES", "Plan", "Recorder", "Watched", "backend_of", "both_sides", "bounded", "config",
-    "depends", "has_arrays", "like", "normal_axes", "pair", "parse_einsum", "place_in_library", "recorder", "renew_all", "repeat", "same_layout", "suits_linear",
+    "ABI", "C_INTERFACE", "CaptureError", "DTYPES", "Plan", "Recorder", "Watched", "active_recorder", "backend_of", "both_sides",
+    "bounded", "config", "depends", "has_arrays", "like", "normal_axes", "pair", "parse_einsum", "place_in_library", "renew_all", "repeat", "same_layout", "suits_linear",
     "suits_step",
 ]

@@ -11,7 +11,7 @@ import functools
 import operator
 
 import needle_ndarray as array_api
-from needle_ndarray.extension import bounded, recorder
+from needle_ndarray.extension import active_recorder, bounded
 
 from needle.autograd.arguments cimport as_constant
 from needle.autograd.memory cimport own, release, release_all, sum_and_release
@@ -214,7 +214,7 @@ cdef object zeros_like_entry(TensorTuple node, Py_ssize_t i):
 
 cdef object call_hooks(Value node, object grad):
     if modes_here().used is not NULL:
-        recorder().refuse("a gradient hook runs, whose effects in Python cannot be repeated")
+        active_recorder().refuse("a gradient hook runs, whose effects in Python cannot be repeated")
     for entry in list(node.hooks):
         changed = entry[0](grad)
         if changed is not None:

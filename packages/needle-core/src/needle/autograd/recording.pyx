@@ -10,7 +10,7 @@ from cpython.tuple cimport PyTuple_GET_SIZE
 
 import needle_ndarray as array_api
 import numpy as np
-from needle_ndarray.extension import recorder
+from needle_ndarray.extension import active_recorder
 
 from needle.autograd.arguments cimport as_values
 from needle.autograd.arrays cimport Arrays, load_arrays
@@ -83,7 +83,7 @@ cdef int note_used(tuple inputs, Modes* here, bint recorded) except -1:
     for x in inputs:
         if x.stamp < here.since:
             if recorded and x.wants_grad and x.op is not None:
-                recorder().refuse("uses a tensor whose graph was recorded before the call")
+                active_recorder().refuse("uses a tensor whose graph was recorded before the call")
             if id(x) not in used:
                 used[id(x)] = (x, x.array, None if x.gradient is None else (<Value> x.gradient).array)
     return 0

@@ -21,7 +21,7 @@ from needle.autograd.replaying import (
 )  # fmt: skip
 from needle.capturing.guards import Watch
 from needle_ndarray import NDArray
-from needle_ndarray.extension import CaptureError, Plan, Recorder, recorder
+from needle_ndarray.extension import CaptureError, Plan, Recorder, active_recorder
 
 TRIES = 5  # calls that may differ from the one before, until it is clear that they always will
 
@@ -245,12 +245,12 @@ class Captured(Replayer):
         return [entry.refused for entry in self._entries.values() if entry.refused]
 
     def __get__(self, owner: Any, cls: Any = None) -> Any:
-        return self if owner is None else functools.partial(self, owner)
+        return self if owner is None else functools.partial(self.__call__, owner)
 
     def slow(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Find a plan for these arguments and what Python looks like now; else record, or just call the function."""
         modes = modes_key()
-        if modes is None or recorder() is not None or not self._lock.acquire(blocking=False):
+        if modes is None or active_recorder() is not None or not self._lock.acquire(blocking=False):
             return self.function(*args, **kwargs)
         try:
             leaves: list[Any] = []
@@ -302,7 +302,7 @@ class Captured(Replayer):
     def _changed(self, before: Recording, now: Recording) -> str | None:
         for guard in before.guards:
             if not guard.holds():
-                return f"{'%s:%d' % self._line()}: {guard.what} changed from {_short(guard.expected)} to {_short(guard.found())}"
+                return f"{self._place()}: {guard.what} changed from {_short(guard.expected)} to {_short(guard.found())}"
         return before.differs(now)
 
     def _check(self, entry: Entry, plan: CapturedPlan, leaves: list[Any], args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -313,9 +313,7 @@ class Captured(Replayer):
         if recording.refused is not None or len(verbs) != plan.plan.recorded_calls:
             entry.plans.remove(plan)
             self.latest = None
-            self._refuse(
-                entry, recording.refused or f"{'%s:%d' % self._line()}: it does not do any more what was captured"
-            )
+            self._refuse(entry, recording.refused or f"{self._place()}: it does not do any more what was captured")
         return detached(recording.result) if recording.walked else recording.result
 
     def _refuse(self, entry: Entry, why: str) -> None:
@@ -341,6 +339,10 @@ class Captured(Replayer):
     def _line(self) -> tuple[str, int]:
         code = getattr(getattr(self.function, "__func__", self.function), "__code__", None)
         return (code.co_filename, code.co_firstlineno) if code else ("<function>", 0)
+
+    def _place(self) -> str:
+        file, number = self._line()
+        return f"{file}:{number}"
 
     def __repr__(self) -> str:
         name = getattr(self.function, "__qualname__", repr(self.function))

@@ -113,11 +113,11 @@ class Watch:
         value = container.get(key, MISSING)
         if isinstance(value, FunctionType):
             self.functions.setdefault(value.__code__, value)
-        if isinstance(value, (ModuleType, type)) or (
-            callable(value) and container is not None and not _has_state(value)
-        ):
-            if not isinstance(container, dict) or "__name__" in container:  # of a module: nobody replaces these
-                return
+        of_module = (
+            not isinstance(container, dict) or "__name__" in container
+        )  # nobody replaces functions and classes there
+        if of_module and (isinstance(value, (ModuleType, type)) or (callable(value) and not _has_state(value))):
+            return
         place = (id(container.cell) if isinstance(container, Cell) else id(container), key)
         if place not in self.guards and len(self.guards) < MOST:
             self.guards[place] = Guard(container, key, value, what)

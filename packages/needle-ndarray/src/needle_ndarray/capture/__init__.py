@@ -4,7 +4,15 @@ from needle_ndarray.capture.verbs import ARGUMENTS  # first: the compiled replay
 
 from needle_ndarray.capture.passes import PASSES  # isort: skip
 from needle_ndarray.capture.plan import Plan  # isort: skip
-from needle_ndarray.capture.recorder import CaptureError, Recorder, Watched, depends, place_in_library, recorder, repeat  # isort: skip
+from needle_ndarray.capture.recorder import (  # isort: skip
+    CaptureError,
+    Recorder,
+    Watched,
+    active_recorder,
+    depends,
+    place_in_library,
+    repeat,
+)
 
 __all__ = [
     "ARGUMENTS",
@@ -15,6 +23,6 @@ __all__ = [
     "Watched",
     "depends",
     "place_in_library",
-    "recorder",
+    "active_recorder",
     "repeat",
 ]

@@ -225,7 +225,7 @@ def _show(value: Any) -> str:
         name = f"%{value.buffer}" if value.buffer >= 0 else f"@{-value.buffer}"
         return f"{name}{'x'.join(map(str, value.shape)) and ':' + 'x'.join(map(str, value.shape))}"
     if isinstance(value, Slot):
-        return f"number {value.call}.{value.index}" if value.index >= 0 else f"number {value.call}"
+        return f"number {value.call}.{value.entry}" if value.entry >= 0 else f"number {value.call}"
     if isinstance(value, list):
         return f"[{', '.join(map(_show, value))}]"
     return repr(value)

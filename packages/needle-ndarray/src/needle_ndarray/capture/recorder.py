@@ -39,10 +39,10 @@ class View(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """A number that a repeated function returned: entry `index` of the result of host call `call`."""
+    """A number that a repeated function returned: an entry of the result of repeated call `call`, or all of it for -1."""
 
     call: int
-    index: int
+    entry: int
 
 
 class Call(NamedTuple):
@@ -198,7 +198,7 @@ class _Ear:
         return self.recorder.allocated(self.backend, buffer)
 
 
-def recorder() -> Recorder | None:
+def active_recorder() -> Recorder | None:
     """The recording that is under way in this thread, if one is."""
     return _recorder if _recorder is not None and _recorder._thread == get_ident() else None
 
@@ -214,13 +214,13 @@ def repeat(function: Callable, *args: Any) -> Any:
     >>> repeat(lambda: 1 / next(steps))
     1.0
     """
-    found = recorder()
+    found = active_recorder()
     return function(*args) if found is None else found.repeat(function, args)
 
 
 def depends(container: dict, *keys: Any) -> None:
     """Say, while recording, that a replay is right only as long as these entries of a dictionary stay; none: all entries."""
-    found = recorder()
+    found = active_recorder()
     if found is not None:
         found.dependencies += [(container, key) for key in keys or (None,)]
 
@@ -229,7 +229,7 @@ class Watched(float):
     """A number that a replay knows and Python must not use meanwhile: what is decided by it would stay decided."""
 
     def _used(self, *args: Any) -> Any:
-        found = recorder()
+        found = active_recorder()
         if found is not None:
             found.refuse("uses a number that is read from arrays (a norm, say) in Python")
         return float
@@ -237,7 +237,7 @@ class Watched(float):
     @staticmethod
     def of(value: float) -> float:
         """While recording, the number to hand to the user for one that `repeat` returned."""
-        found = recorder()
+        found = active_recorder()
         if found is None or id(value) not in found.slots:
             return value
         made = Watched(value)
