@@ -1,5 +1,6 @@
 """A plan: the calls of a recording, what they may touch, and the arrays that a replay runs them on."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -62,6 +63,10 @@ class Plan:
             for view in views(call.args):
                 first.setdefault(view.buffer, i)
         return first
+
+    def count_writes(self) -> dict[int, int]:
+        """How many calls write to a buffer."""
+        return Counter(buffer for call in self.calls for buffer in self.written(call))
 
     def last_uses(self) -> dict[int, int]:
         return {view.buffer: i for i, call in enumerate(self.calls) for view in views(call.args)}
@@ -226,6 +231,7 @@ def _show(value: Any) -> str:
         return f"{name}{'x'.join(map(str, value.shape)) and ':' + 'x'.join(map(str, value.shape))}"
     if isinstance(value, Slot):
         return f"number {value.call}.{value.entry}" if value.entry >= 0 else f"number {value.call}"
-    if isinstance(value, list):
-        return f"[{', '.join(map(_show, value))}]"
-    return repr(value)
+    if isinstance(value, (list, tuple)):
+        inside = ", ".join(map(_show, value))
+        return f"[{inside}]" if isinstance(value, list) else f"({inside})"
+    return repr(value) if isinstance(value, (bool, int, float, str, type(None))) else type(value).__name__

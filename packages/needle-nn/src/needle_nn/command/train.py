@@ -79,6 +79,12 @@ def _add_recipe(made: argparse.ArgumentParser, name: str, recipe: Recipe) -> Non
     made.add_argument(
         "--log-every", type=int, default=10, metavar="N", help="steps between lines of metrics.jsonl (default: 10)"
     )
+    made.add_argument(
+        "--capture",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="replay steps as plans, with the same bits (default: on); --no-capture runs every one through Python",
+    )
     made.add_argument("--tensorboard", action="store_true", help="write for TensorBoard, too, in FOLDER/tensorboard")
     made.add_argument("--quiet", action="store_true", help="show nothing but errors")
 
@@ -183,6 +189,7 @@ def train(
         accumulate=o.accumulate,
         clip_norm=recipe.clip_norm,
         keep={"carried": model.carried} if hasattr(model, "carried") else {},
+        capture=args.capture,
     )
     if earlier is not None:
         trainer.load_state_dict(earlier.state)
