@@ -65,6 +65,8 @@ class Watch:
         sys.setprofile(self.before)
 
     def _event(self, frame: FrameType, event: str, argument: Any) -> None:
+        if self.recorder.repeating:
+            return
         if event == "call":
             kind = kind_of(frame.f_code.co_filename)
             if kind == "user" or kind == "layer":

@@ -143,6 +143,11 @@ class Recorder:
         self.slots[id(value)] = slot
         return value
 
+    @property
+    def repeating(self) -> bool:
+        """Whether what happens now is part of a verb or of a repeated function, and not written down."""
+        return self._depth > 0
+
     def refuse(self, why: str, line: tuple[str, int] | None = None) -> None:
         """Note, for the first time only, why a replay would not be right."""
         if self.refused is None:
