@@ -4,7 +4,7 @@ from libc.math cimport INFINITY, log
 from libc.stdlib cimport free, malloc
 
 from needle_ndarray.kernels.memoryviews cimport vector
-from needle_ndarray.kernels.rows cimport room_for, rows_of
+from needle_ndarray.kernels.rows cimport target_for, rows_of
 from needle_ndarray.kernels.strided cimport contiguous, gather, scatter
 from needle_ndarray.kernels.views cimport FLOAT32, F, View, int64
 from needle_ndarray.threads cimport Task, share
@@ -103,7 +103,7 @@ cdef struct Rows:               # a call: what its tasks read and write
 
 
 cdef void softmax_at(const Rows* job, Py_ssize_t i, F* staged) noexcept nogil:
-    cdef F* target = room_for(job.out, job.out_flat, i * job.out_n, staged + job.n)
+    cdef F* target = target_for(job.out, job.out_flat, i * job.out_n, staged + job.n)
     cdef const F[::1] a = vector(rows_of(job.a, job.flat, i * job.n, job.n, staged), job.n)
     cdef F[::1] out = vector(target, job.out_n)
     if job.op == SOFTMAX:
@@ -150,7 +150,7 @@ cdef int softmax_views(int op, View* a, View* out, int threads) noexcept nogil:
 
 cdef void cross_entropy_at(Rows* job, Py_ssize_t i, F* staged) noexcept nogil:
     """Row i, its loss or its gradient; a row whose label is out of range is left alone"""
-    cdef F* target = room_for(job.out, job.out_flat, i * job.out_n, staged + job.n)
+    cdef F* target = target_for(job.out, job.out_flat, i * job.out_n, staged + job.n)
     cdef F[::1] out = vector(target, job.out_n)
     cdef const F[::1] a
     cdef F grad
