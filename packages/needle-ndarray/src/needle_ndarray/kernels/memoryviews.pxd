@@ -4,9 +4,10 @@
 # them and two slices cost 8 ns together. Who makes one answers for the memory; a build with bounds checks holds every access to the
 # sizes given here. Strides count elements.
 
-from needle_ndarray.kernels.views cimport F
+from needle_ndarray.kernels.views cimport F, boolean
 
 cdef extern from "memoryviews.h" nogil:
+    boolean[::1] booleans "NEEDLE_1D"(boolean* data, Py_ssize_t n)
     float[::1] vector_of_floats "NEEDLE_1D"(float* data, Py_ssize_t n)
     double[::1] vector_of_doubles "NEEDLE_1D"(double* data, Py_ssize_t n)
     float[:, ::1] matrix_of_floats "NEEDLE_2D"(float* data, Py_ssize_t m, Py_ssize_t n, Py_ssize_t row_stride)
