@@ -26,7 +26,10 @@ cdef inline F[::1] vector(F* data, Py_ssize_t n) noexcept nogil:
 
 
 cdef inline F[:, ::1] matrix(F* data, Py_ssize_t rows, Py_ssize_t columns) noexcept nogil:
-    return rows_apart(data, rows, columns, columns)
+    if F is float:
+        return matrix_of_floats(data, rows, columns, columns)
+    else:
+        return matrix_of_doubles(data, rows, columns, columns)
 
 
 cdef inline F[:, ::1] rows_apart(F* data, Py_ssize_t rows, Py_ssize_t columns, Py_ssize_t row_stride) noexcept nogil:

@@ -1,7 +1,7 @@
 from needle_ndarray.kernels.views cimport View
 from needle_ndarray.optable cimport GRU, GRU_GRAD, LSTM, LSTM_GRAD, RNN_RELU, RNN_TANH
 
-cdef struct CellRows:           # a cell's operands in the order of its verb, inputs first, the bias apart
+cdef struct CellRows:           # a cell's operands in the order of its verb, inputs first, without the bias
     int cell
     int inputs
     int count
