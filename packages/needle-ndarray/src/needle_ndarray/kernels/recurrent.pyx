@@ -263,23 +263,23 @@ cdef void forward_rows(const Run* run, const F* packed, F* bias_at, Py_ssize_t f
     """Rows first .. first + rows of the batch through all time steps"""
     cdef const Sequence* q = run.q
     cdef Py_ssize_t n = q.n, t, at
-    cdef const F[:, ::1] bias = matrix(bias_at, q.gates, n)
+    cdef const F[:, ::1] bias = matrix(bias_at, q.gate_count, n)
     cdef F[:, ::1] h, h_out, c
     cdef F[:, :, ::1] gates
-    for t in range(q.times):
+    for t in range(q.time_steps):
         at = t * q.batch + first
         h, h_out = matrix(<F*> q.h + at * n, rows, n), matrix(<F*> q.h + (at + q.batch) * n, rows, n)
-        if q.gates == 1:
+        if q.gate_count == 1:
             multiply(h, packed, n, False, &h_out[0, 0], n)
             rnn(q.cell, matrix(<F*> q.x + at * n, rows, n), bias, h_out)
             continue
-        gates = matrices(<F*> q.kept + at * 4 * n if q.kept is not NULL else scratch, rows, 4, n)
-        multiply(h, packed, q.gates * n, False, &gates[0, 0, 0], 4 * n)
+        gates = matrices(<F*> q.gates + at * 4 * n if q.gates is not NULL else scratch, rows, 4, n)
+        multiply(h, packed, q.gate_count * n, False, &gates[0, 0, 0], 4 * n)
         if q.cell == GRU:
             gru(matrices(<F*> q.x + at * 3 * n, rows, 3, n), bias, h, gates, h_out)
             continue
         c = matrix(<F*> q.c + first * n, rows, n)
-        if q.kept is not NULL:
+        if q.gates is not NULL:
             c = matrix(<F*> q.c + (at + q.batch) * n, rows, n)
             memcpy(&c[0, 0], <F*> q.c + at * n, rows * n * sizeof(F))
         lstm(matrices(<F*> q.x + at * 4 * n, rows, 4, n), bias, gates, c, h_out)
@@ -291,15 +291,15 @@ cdef void backward_rows(const Run* run, const F* packed, Py_ssize_t first, Py_ss
     cdef Py_ssize_t n = q.n, t, at, later
     cdef F[:, ::1] dh = matrix(<F*> q.dh + first * n, rows, n), ds
     cdef const F[:, ::1] dy
-    for t in range(q.times - 1, -1, -1):
+    for t in range(q.time_steps - 1, -1, -1):
         at, later = t * q.batch + first, (t + 1) * q.batch + first
-        dy, ds = matrix(<F*> q.dy + at * n, rows, n), matrix(<F*> q.ds + at * q.gates * n, rows, q.gates * n)
+        dy, ds = matrix(<F*> q.dy + at * n, rows, n), matrix(<F*> q.ds + at * q.gate_count * n, rows, q.gate_count * n)
         if q.cell == LSTM:
-            lstm_grad(dy, dh, matrices(<F*> q.kept + at * 4 * n, rows, 4, n), matrix(<F*> q.c + at * n, rows, n),
+            lstm_grad(dy, dh, matrices(<F*> q.gates + at * 4 * n, rows, 4, n), matrix(<F*> q.c + at * n, rows, n),
                       matrix(<F*> q.c + later * n, rows, n), matrices(&ds[0, 0], rows, 4, n),
                       matrix(<F*> q.dc + first * n, rows, n))
         elif q.cell == GRU:
-            gru_grad(dy, matrix(<F*> q.h + at * n, rows, n), matrices(<F*> q.kept + at * 4 * n, rows, 4, n),
+            gru_grad(dy, matrix(<F*> q.h + at * n, rows, n), matrices(<F*> q.gates + at * 4 * n, rows, 4, n),
                      matrices(<F*> q.x + at * 3 * n, rows, 3, n), matrices(&ds[0, 0], rows, 3, n), dh)
         else:
             rnn_grad(q.cell, dy, dh, matrix(<F*> q.h + later * n, rows, n), ds)
@@ -325,7 +325,7 @@ cdef void one_task(const void* given, Py_ssize_t i, int thread) noexcept nogil:
 cdef void one_packed(const void* given, Py_ssize_t i, int thread) noexcept nogil:
     """A micro-panel of the weights; backward: transposed"""
     cdef const Run* c = <const Run*> given
-    cdef Py_ssize_t columns = c.q.gates * c.q.n, k = columns if c.backward else c.q.n, n = c.q.n if c.backward else columns
+    cdef Py_ssize_t columns = c.q.gate_count * c.q.n, k = columns if c.backward else c.q.n, n = c.q.n if c.backward else columns
     cdef Py_ssize_t item = 4 if c.q.dtype == FLOAT32 else 8, width = panel_width(c.q.dtype), first = i * width
     cdef Matrix weight = row_major(c.q.weight, columns)
     if c.backward:
@@ -336,13 +336,13 @@ cdef void one_packed(const void* given, Py_ssize_t i, int thread) noexcept nogil
 
 cdef int run_sequence(const Sequence* q, bint backward, int threads) noexcept nogil:
     """All time steps, forward or backward; batch and n are not 0. -1 when there is no memory for the packed weights"""
-    cdef Py_ssize_t n = q.n, columns = q.gates * n, item = 4 if q.dtype == FLOAT32 else 8, tasks, size
+    cdef Py_ssize_t n = q.n, columns = q.gate_count * n, item = 4 if q.dtype == FLOAT32 else 8, tasks, size
     cdef Run c
     tasks = (q.batch + TASK_ROWS - 1) // TASK_ROWS
     tasks = min(q.batch, (tasks + threads - 1) // threads * threads)
     c.q, c.backward, c.rows = q, backward, (q.batch + tasks - 1) // tasks
     tasks = (q.batch + c.rows - 1) // c.rows
-    c.size = 0 if backward or q.kept is not NULL or q.gates == 1 else c.rows * 4 * n
+    c.size = 0 if backward or q.gates is not NULL or q.gate_count == 1 else c.rows * 4 * n
     size = packed_size(q.dtype, columns, n) if backward else packed_size(q.dtype, n, columns)
     cdef char* memory = <char*> malloc((size + columns + threads * c.size) * item + LINE)
     if memory is NULL:
