@@ -21,17 +21,20 @@ from needle_ndarray.buffer import WRITE_CLOCK
 from needle_ndarray.capture import (
     CaptureError, Plan, Recorder, Watched, active_recorder, depends, place_in_library, repeat
 )
+from needle_ndarray.capture.costs import flops, traffic
+from needle_ndarray.capture.plan import named_views, reads, show, writes
 from needle_ndarray.config import config
 from needle_ndarray.convolution import both_sides, pair
 from needle_ndarray.devices import backend_of
 from needle_ndarray.dtypes import DTYPES
 from needle_ndarray.indexing import has_arrays
 from needle_ndarray.linalg import _parse as parse_einsum
+from needle_ndarray.listening import is_listened_to, listening
 from needle_ndarray.ndarray import (
     DTYPE_CODE, NBYTES, SOLE_OWNER, VERSION, bounded, normal_axes, suits_linear, suits_step
 )
 
-from needle_ndarray.replay import like, renew_all, same_layout
+from needle_ndarray.replay import like, observe, renew_all, same_layout
 
 #: The version of the struct in C_INTERFACE.
 ABI = 1
@@ -60,6 +63,7 @@ C_INTERFACE = PyCapsule_New(&interface, "needle_ndarray.extension", NULL)
 
 __all__ = [
     "ABI", "C_INTERFACE", "CaptureError", "DTYPES", "Plan", "Recorder", "Watched", "active_recorder", "backend_of", "both_sides",
-    "bounded", "config", "depends", "has_arrays", "like", "normal_axes", "pair", "parse_einsum", "place_in_library", "renew_all", "repeat", "same_layout", "suits_linear",
-    "suits_step",
+    "bounded", "config", "depends", "flops", "has_arrays", "is_listened_to", "like", "listening", "named_views", "normal_axes",
+    "observe", "pair", "parse_einsum", "place_in_library", "reads", "renew_all", "repeat", "same_layout", "show", "suits_linear",
+    "suits_step", "traffic", "writes",
 ]

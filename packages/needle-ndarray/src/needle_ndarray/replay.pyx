@@ -50,6 +50,18 @@ cdef int check_call(str verb, object target, tuple args) except -1:
     return 0
 
 
+cdef object observer = None         # told of every replay, or None
+
+
+def observe(new):
+    """Tell `new` of every replay from now on, None: nobody: `begins(replay)` before its first call and `ends(replay)` after the last.
+
+    In between, `replay.position` is the call that is being made, and `replay.plan.calls[position]` what it was recorded as.
+    """
+    global observer
+    observer = new
+
+
 cdef class Replay:
     """Calls (verb, backend or function, args), ready to be run again.
 
@@ -63,6 +75,8 @@ cdef class Replay:
     cdef dict patches
     cdef int* codes
     cdef readonly Py_ssize_t count
+    cdef readonly Py_ssize_t position   # the call that is being made
+    cdef public object plan         # what it was made from, for an observer; or None
     cdef list results               # of repeated functions, in order
     cdef list written               # an array on each buffer of others that is written to
 
@@ -86,6 +100,17 @@ cdef class Replay:
 
     def run(self):
         """Make all calls. An error leaves the arrays as the calls before it left them."""
+        if observer is None:
+            self.make_calls()
+            return
+        here = observer
+        here.begins(self)
+        try:
+            self.make_calls()
+        finally:
+            here.ends(self)
+
+    cdef int make_calls(self) except -1:
         cdef Py_ssize_t i
         cdef tuple args
         cdef Backend backend
@@ -94,6 +119,7 @@ cdef class Replay:
             self.results = []
         for i in range(self.count):
             code = self.codes[i]
+            self.position = i
             args = <tuple> PyList_GET_ITEM(self.args, i)
             if self.patches and i in self.patches:
                 args = self.patched(i, args)
@@ -142,6 +168,7 @@ cdef class Replay:
                 PyErr_CheckSignals()
         for array in self.written:
             (<NDArray?> array).mark_written()
+        return 0
 
     def number(self, Py_ssize_t call, Py_ssize_t index):
         """What a repeated function returned in the last replay, or that entry of it."""

@@ -36,6 +36,7 @@ from needle.autograd.backward import (
 from needle.autograd.dtype_rules import get_default_dtype, result_dtype, set_default_dtype
 from needle.autograd.memory import release_made
 from needle.autograd.modes import is_grad_enabled, set_lazy_by_default, set_mode
+from needle.autograd.recording import current_op, name_ops
 from needle.autograd.tensor import Tensor, assign_product, count, rebuild
 from needle.autograd.values import (
     Op,

@@ -73,6 +73,7 @@ cdef class Walk(Graph):
         cdef object grad
         here.no_grad |= self.accumulate
         here.walks += 1
+        here.walking += 1
         here.made = <PyObject*> made
         try:
             for i in range(self.count - 1, -1, -1):
@@ -97,7 +98,7 @@ cdef class Walk(Graph):
                 self.values[number] = None
                 release(node, 1)
         finally:
-            here.made, here.guarded, here.no_grad = outer.made, outer.guarded, outer.no_grad
+            here.made, here.guarded, here.no_grad, here.walking = outer.made, outer.guarded, outer.no_grad, outer.walking
         if outer.made is not NULL:
             (<list> outer.made).extend(made)
         return 0

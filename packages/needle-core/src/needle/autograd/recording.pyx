@@ -89,8 +89,39 @@ cdef int note_used(tuple inputs, Modes* here, bint recorded) except -1:
     return 0
 
 
-cdef object compute(Op op, tuple inputs):
+cdef int listeners = 0          # how many want to know which op is computed
+
+
+def name_ops(bint wanted):
+    """From now on `current_op` knows the op that is computed; each call with True is undone by one with False."""
+    global listeners
+    listeners += 1 if wanted else -1
+
+
+def current_op():
+    """(name, backward): the op that this thread computes or whose gradient it computes, "" for none; whether it walks backward."""
+    cdef Modes* here = modes_here()
+    if here.guarded is not NULL:
+        return type((<Value> here.guarded).op).__name__, True
+    return "" if here.op is NULL else type(<object> here.op).__name__, here.walking > 0
+
+
+cdef inline object compute(Op op, tuple inputs):
     """op.compute of the inputs' data"""
+    return compute_now(op, inputs) if listeners == 0 else compute_named(op, inputs)
+
+
+cdef object compute_named(Op op, tuple inputs):
+    cdef Modes* here = modes_here()
+    cdef PyObject* outer = here.op
+    here.op = <PyObject*> op
+    try:
+        return compute_now(op, inputs)
+    finally:
+        here.op = outer
+
+
+cdef object compute_now(Op op, tuple inputs):
     cdef Py_ssize_t n = PyTuple_GET_SIZE(inputs)
     cdef object data, function
     if op.seen == 0 or op.seen != type_version(op):

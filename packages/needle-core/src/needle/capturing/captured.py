@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from threading import Lock
 from typing import Any
 
-from needle.autograd import Tensor, TensorTuple
+from needle.autograd import Tensor, TensorTuple, name_ops
 from needle.autograd.replaying import (
     Replayer,
     TensorPlan,
@@ -20,8 +20,9 @@ from needle.autograd.replaying import (
     stop_noting,
 )  # fmt: skip
 from needle.capturing.guards import Watch
+from needle.origins import origin
 from needle_ndarray import NDArray
-from needle_ndarray.extension import CaptureError, Plan, Recorder, active_recorder
+from needle_ndarray.extension import CaptureError, Plan, Recorder, active_recorder, is_listened_to
 
 TRIES = 5  # calls that may differ from the one before, until it is clear that they always will
 
@@ -34,7 +35,7 @@ class Recording:
     """One call of a function: what it asked of the backends, what it used, what it returned."""
 
     def __init__(self, function: Callable, leaves: list[Any], args: tuple, kwargs: dict[str, Any], strict: bool):
-        self.recorder = Recorder(strict)
+        self.recorder = Recorder(strict, origin)
         self.leaves = leaves
         self.plain = not kwargs and all(
             type(x) is Tensor for x in args
@@ -43,10 +44,12 @@ class Recording:
         watch = Watch(function, self.recorder)
         with self.recorder.recording():
             walks = start_noting(self.used)
+            name_ops(True)
             try:
                 with watch:
                     self.result = function(*args, **kwargs)
             finally:
+                name_ops(False)
                 self.walked = stop_noting() > walks
         watch.add(self.recorder.dependencies)
         self.guards = list(watch.guards.values())
@@ -267,18 +270,19 @@ class Captured(Replayer):
             leaves: list[Any] = []
             key = (flatten(args, leaves), flatten(kwargs, leaves) if kwargs else None, modes, *map(layout, leaves))
             entry = self._entries.get(key)
+            busy = is_listened_to()  # profiled, or another thread records: nothing can be recorded now
             if entry is not None:
                 for plan in entry.plans:
                     tensors = plan.tensor_plan
                     if tensors.fits(leaves):
-                        if tensors.replays == tensors.next_check:
+                        if tensors.replays >= tensors.next_check and not busy:
                             return self._check(entry, plan, leaves, args, kwargs)
                         self.latest = tensors if plan.takes_tensors else None
                         result = self.exclusively(tensors, leaves)
                         return self.function(*args, **kwargs) if result is NotImplemented else result
-                if entry.refused is None:
+                if entry.refused is None and not busy:
                     return self._record(entry, leaves, args, kwargs)
-            else:
+            elif not busy:
                 entry = self._entries[key] = Entry()
                 return self._record(entry, leaves, args, kwargs)
         finally:

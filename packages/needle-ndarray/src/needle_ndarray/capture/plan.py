@@ -110,6 +110,7 @@ class Built:
             verb, backend, args = self._call(call)
             getattr(backend, verb)(*args)
         self.replay = Replay(self.calls, self._patches(), self._written())
+        self.replay.plan = plan
         self.inputs = [self._group(view) for view in plan.input_views]
         self.results = [self._array(view) for view in plan.output_views]
         bases = {view.buffer: view for view in plan.output_views if view.buffer >= 0}

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from needle_ndarray import devices
 from needle_ndarray.backend import Backend
 from needle_ndarray.listening import listening
 from needle_ndarray.ndarray import NDArray
@@ -53,12 +52,14 @@ class Call(NamedTuple):
     args: tuple[Any, ...]
     line: tuple[str, int]
     function: Callable | None = None
+    op: str = ""  # what asked for it, for profiles: "MatMul", "MatMul backward", "Adam.step"
 
 
 class Recorder:
     """The recording of one call of a function, in the thread that made it."""
 
-    def __init__(self, strict: bool = False):
+    def __init__(self, strict: bool = False, origin: "Callable[[], tuple[str, tuple[str, int]]] | None" = None):
+        self.origin = origin or (lambda: ("", line_of_user()))  # what asks for a verb, and the user's line
         self.calls: list[Call] = []
         self.refused: str | None = None
         self.strict = strict
@@ -79,14 +80,14 @@ class Recorder:
     def recording(self) -> Iterator["Recorder"]:
         """Record what the body does in this thread."""
         global _recorder
-        loaded = [device._backend for device in devices._devices.values() if device._backend is not None]
-        with listening(loaded, lambda backend: _Ear(self, backend)):
+        with listening(lambda backend: _Ear(self, backend)) as backends:
+            loaded = len(backends)
             _recorder = self
             try:
                 yield self
             finally:
                 _recorder = None
-        if len(loaded) != sum(device._backend is not None for device in devices._devices.values()):
+        if len(backends) != loaded:
             self.refuse("a device is used for the first time")
 
     # ---- What happens ---------------------------------------------------------------------------------------------------
@@ -109,20 +110,22 @@ class Recorder:
         if verb == "from_host":
             self._from_host(backend, *args)
         else:
-            self.calls.append(Call(verb, backend, tuple(map(self._written_down, args)), line_of_user()))
+            op, line = self.origin()
+            self.calls.append(Call(verb, backend, tuple(map(self._written_down, args)), line, None, op))
         return True
 
     def _from_host(self, backend: Backend, values: np.ndarray, out: NDArray) -> None:
         """Memory of the host is a constant if the library made it, and cannot be repeated if the function did."""
         if made_by_user():
             self.refuse("makes an array out of values on the host")
-        self.calls.append(Call("from_host", backend, (values.tobytes(), self.view(out)), line_of_user()))
+        op, line = self.origin()
+        self.calls.append(Call("from_host", backend, (values.tobytes(), self.view(out)), line, None, op))
 
     def repeat(self, function: Callable, args: tuple[Any, ...]) -> Any:
         """Call a function that a replay has to call again, and know its numbers again where they are used."""
         if self._depth or get_ident() != self._thread:
             return function(*args)
-        line = line_of_user()
+        op, line = self.origin()
         noted = tuple(map(self._written_down, args))
         self._depth += 1
         try:
@@ -130,7 +133,7 @@ class Recorder:
         finally:
             self._depth -= 1
         number, self._repeats = self._repeats, self._repeats + 1
-        self.calls.append(Call("repeat", None, noted, line, function))
+        self.calls.append(Call("repeat", None, noted, line, function, op))
         if isinstance(result, tuple):
             return tuple(self._number(value, Slot(number, i)) for i, value in enumerate(result))
         return self._number(result, Slot(number, -1))
