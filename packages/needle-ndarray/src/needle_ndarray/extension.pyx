@@ -22,7 +22,7 @@ from needle_ndarray.capture import (
     CaptureError, Plan, Recorder, Watched, active_recorder, depends, place_in_library, repeat
 )
 from needle_ndarray.capture.costs import flops, traffic
-from needle_ndarray.capture.plan import named_views, reads, show, writes
+from needle_ndarray.capture.plan import show as show_call
 from needle_ndarray.config import config
 from needle_ndarray.convolution import both_sides, pair
 from needle_ndarray.devices import backend_of
@@ -63,7 +63,7 @@ C_INTERFACE = PyCapsule_New(&interface, "needle_ndarray.extension", NULL)
 
 __all__ = [
     "ABI", "C_INTERFACE", "CaptureError", "DTYPES", "Plan", "Recorder", "Watched", "active_recorder", "backend_of", "both_sides",
-    "bounded", "config", "depends", "flops", "has_arrays", "is_listened_to", "like", "listening", "named_views", "normal_axes",
-    "observe", "pair", "parse_einsum", "place_in_library", "reads", "renew_all", "repeat", "same_layout", "show", "suits_linear",
-    "suits_step", "traffic", "writes",
+    "bounded", "config", "depends", "flops", "has_arrays", "is_listened_to", "like", "listening", "normal_axes", "observe",
+    "pair", "parse_einsum", "place_in_library", "renew_all", "repeat", "same_layout", "show_call", "suits_linear", "suits_step",
+    "traffic",
 ]

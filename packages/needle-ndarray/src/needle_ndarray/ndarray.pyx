@@ -22,7 +22,7 @@ from needle_ndarray.layout cimport (
     as_tuple, basic_view, broadcast_view, checked_size, has_order, normal_axis, parse_ints, reshape_view, reversed_axes,
     row_major, strided_view, swapped
 )
-from needle_ndarray.operands cimport assign, dtype_code, from_host, is_array_like, is_scalar
+from needle_ndarray.operands cimport assign, dtype_code, from_host, hears_numbers, is_array_like, is_scalar
 from needle_ndarray.optable cimport FLOAT32, FLOAT64, INT32, INT64, UINT8, itemsize
 
 from needle_ndarray import arguments, capsules, dispatch, layout, operands, optimizer_steps
@@ -679,7 +679,7 @@ cdef class NDArray:
         """The only element as a Python number."""
         if self._size != 1:
             raise ValueError(f"item: expected one element, shape {self.shape} has {self._size}")
-        if self._ptr is NULL or self._backend.listener is not None:
+        if self._ptr is NULL or hears_numbers(self._backend):
             return self._backend.to_host(self).item()
         if self._dtype == FLOAT32:
             return (<float*> self._ptr)[0]

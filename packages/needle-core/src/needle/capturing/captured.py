@@ -306,6 +306,7 @@ class Captured(Replayer):
             changed = self._changed(entry.last, recording)
             if changed is None:
                 entry.plans.append(CapturedPlan(recording, self.without))
+                entry.plans[-1].plan.name = getattr(self.function, "__qualname__", repr(self.function))
                 entry.last, entry.differing = None, 0
                 self._forget_old(entry)
             else:

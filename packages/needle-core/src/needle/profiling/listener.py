@@ -40,6 +40,7 @@ class Replay(NamedTuple):
     start: int
     end: int
     calls: int
+    name: str
 
 
 class Track:
@@ -47,7 +48,7 @@ class Track:
 
     def __init__(self, name: str):
         self.name = name
-        self.events: list[Event] = []
+        self.events: list[tuple[int, int, Kind, str, Line]] = []  # the fields of Events: a plain tuple is made in half the time
         self.replays: list[Replay] = []
         self.own = 0  # nanoseconds that profiling took
         self.inside: tuple[str, Line] | None = None  # where the verb under way comes from
@@ -80,7 +81,7 @@ class Tracks:
         while track.replaying:  # one that began before this profile is not among them
             began, start = track.replaying.pop()
             if began is replay:
-                track.replays.append(Replay(start, clock(), replay.count))
+                track.replays.append(Replay(start, clock(), replay.count, replay.plan.name if replay.plan is not None else "replay"))
                 return
 
     # ---- Asked by listeners ------------------------------------------------------------------------------------------------
@@ -105,6 +106,8 @@ class Tracks:
 class Listener:
     """Hears of the verbs of one backend."""
 
+    numbers = False  # they take no time worth a row
+
     def __init__(self, tracks: Tracks, backend: Backend):
         self.tracks, self.backend = tracks, backend
         self.device = str(backend.device)
@@ -118,20 +121,21 @@ class Listener:
         track = tracks.threads.get(get_ident()) or tracks.here()
         if track.inside is not None or verb == "share":
             return False
-        began = clock()
+        began = start = clock()
         kind = self.kind(verb, args)
-        op, line = track.inside = tracks.origin(track)
-        if self.synchronize is not None:
-            self.synchronize()
-        start = clock()
+        op, line = tracks.origin(track)
         try:
+            track.inside = op, line
+            if self.synchronize is not None:
+                self.synchronize()
+            start = clock()
             result = getattr(self.backend, verb)(*args)
             if self.synchronize is not None:
                 self.synchronize()
         finally:
             end = clock()
             track.inside = None
-            track.events.append(Event(start, end, kind, op or kind.verb, line))
+            track.events.append((start, end, kind, op or kind.verb, line))
             tracks.note_memory(end, track)
             track.own += clock() - end + start - began
         return True if result is None else result

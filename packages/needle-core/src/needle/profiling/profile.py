@@ -48,9 +48,9 @@ class Profile:
             stack.callback(name_ops, False)
             self._stack = stack.pop_all()
         _active, self._thread = self, get_ident()
+        self._first = self._first or clock()
         self._tracks.note_memory(clock(), self._tracks.here())
         self._since = clock()
-        self._first = self._first or self._since
         return self
 
     def __exit__(self, *exception: Any) -> None:
@@ -91,7 +91,7 @@ class Profile:
     @property
     def events(self) -> list[Event]:
         """Every call of a verb in the thread that was profiled, in order."""
-        return list(self._track().events)
+        return list(map(Event._make, self._track().events))
 
     @property
     def replays(self) -> list[Replay]:
@@ -126,7 +126,7 @@ class Profile:
         raise ValueError(f"thread={name!r}: expected one of {', '.join(self.threads)}")
 
     def _nanoseconds(self, track: Track) -> int:
-        return max(self._elapsed_now() - track.own, sum(event.end - event.start for event in track.events))
+        return max(self._elapsed_now() - track.own, busy(track))
 
     # ---- Tables ------------------------------------------------------------------------------------------------------------------
 
@@ -148,8 +148,7 @@ class Profile:
         if track.replays:
             notes.append(f"replays of captured functions: {len(track.replays):,}")
         for other in self._ordered()[1:]:
-            seconds = sum(event.end - event.start for event in other.events) / 1e9
-            notes.append(f"besides, in thread {other.name}: {len(other.events):,} calls, {duration(seconds)}")
+            notes.append(f"besides, in thread {other.name}: {len(other.events):,} calls, {duration(busy(other) / 1e9)}")
         if track.events:
             each = duration(self.overhead / len(track.events))
             notes.append(f"profiling took {duration(self.overhead)} more, {each} per call")
@@ -161,6 +160,11 @@ class Profile:
     def save(self, path: Any) -> None:
         """Write a trace, in JSON, for ui.perfetto.dev or chrome://tracing: verbs and replays by thread, memory over time."""
         save_trace(path, self._tracks, self._first)
+
+
+def busy(track: Track) -> int:
+    """Nanoseconds in verbs."""
+    return sum(end - start for start, end, *_ in track.events)
 
 
 def profile(function: Callable | None = None) -> Any:

@@ -49,7 +49,7 @@ def rows_of(track: Track, by: str, total: int) -> list[Row]:
         raise ValueError(f"by={by!r}: expected one of {', '.join(BY)}")
     key, name = BY[by]
     sums: dict[Any, list[int]] = {}
-    for event in track.events:
+    for event in map(Event._make, track.events):
         found = sums.setdefault(key(event), [0, 0, 0, 0])
         found[0] += 1
         found[1] += event.end - event.start
@@ -96,8 +96,7 @@ def cells(row: Row) -> tuple[str, ...]:
     time, share = duration(row.seconds), f"{100 * row.share:.1f} %"
     if not row.calls:
         return name, "", time, share, "", "", "", ""
-    rate = f"{row.flops_per_second / 1e9:.3g}" if row.flops else ""
-    speed = f"{row.bytes_per_second / 1e9:.3g}" if row.nbytes else ""
+    rate, speed = (f"{x / 1e9:.2f}" if x else "" for x in (row.flops_per_second, row.bytes_per_second))
     return name, f"{row.calls:,}", time, share, duration(row.seconds / row.calls), amount(row.nbytes), rate, speed
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from needle.profiling.listener import Tracks
+from needle.profiling.listener import Event, Tracks
 
 
 def trace_events(tracks: Tracks, start: int) -> Iterator[dict[str, Any]]:
@@ -19,8 +19,8 @@ def trace_events(tracks: Tracks, start: int) -> Iterator[dict[str, Any]]:
         for replay in track.replays:
             times = {"ts": (replay.start - start) / 1e3, "dur": (replay.end - replay.start) / 1e3}
             arguments = {"calls": replay.calls}
-            yield {"ph": "X", "name": "replay", "cat": "replay", "pid": pid, "tid": tid, **times, "args": arguments}
-        for event in track.events:
+            yield {"ph": "X", "name": replay.name, "cat": "replay", "pid": pid, "tid": tid, **times, "args": arguments}
+        for event in map(Event._make, track.events):
             kind, ns = event.kind, event.end - event.start
             times = {"ts": (event.start - start) / 1e3, "dur": ns / 1e3}
             phase = "backward" if event.op.endswith(" backward") else "forward"

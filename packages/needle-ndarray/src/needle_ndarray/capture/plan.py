@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ class Plan:
     """
 
     def __init__(self, recorder: Recorder, inputs: list[NDArray], outputs: list[NDArray], without: Iterable[str] = ()):
+        self.name = "replay"  # of the function, in profiles
         self.calls = list(recorder.calls)
         self.sizes = dict(enumerate(recorder.sizes))
         self.origins = dict(enumerate(recorder.origins))
@@ -50,6 +52,29 @@ class Plan:
 
     def written(self, call: Call) -> set[int]:
         return {view.buffer for name, view in named_views(call) if writes(call, name)}
+
+    def results_of(self, call: Call) -> list[View]:
+        """What a call writes, as views."""
+        return [view for name, view in named_views(call) if call.verb != "repeat" and writes(call, name)]
+
+    def sources(self) -> list[list[int | View]]:
+        """For each call what it takes, in order: a call by its index, or a view of what was there before all calls."""
+        found: list[list[int | View]] = []
+        writers: dict[int, list[int]] = {}  # by buffer, since it was last written as a whole
+        repeated: list[int] = []
+        for i, call in enumerate(self.calls):
+            sources: list[int | View] = []
+            for name, view in named_views(call):
+                if reads(call, name):
+                    sources += writers.get(view.buffer) or [view]
+            sources += [repeated[slot.call] for slot in flat(call.args) if isinstance(slot, Slot)]
+            found.append(list(dict.fromkeys(sources)))
+            for view in self.results_of(call):
+                whole = prod(view.shape) * view.dtype.itemsize == self.sizes.get(view.buffer)
+                writers[view.buffer] = [i] if whole else [*writers.get(view.buffer, ()), i]
+            if call.verb == "repeat":
+                repeated.append(i)
+        return found
 
     def has_slots(self, call: Call) -> bool:
         return any(isinstance(value, Slot) for value in flat(call.args))

@@ -196,6 +196,8 @@ class Recorder:
 class _Ear:
     """Listens to one backend for a recorder."""
 
+    numbers = True
+
     def __init__(self, recorder: Recorder, backend: Backend):
         self.recorder, self.backend = recorder, backend
 
