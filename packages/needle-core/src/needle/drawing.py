@@ -52,7 +52,7 @@ def draw_graph(outputs, path=None, *, names=None, max_nodes=500):
     Graph of 4 nodes and 3 edges: constant x, parameter w, MatMul, ReLU
     """
     if isinstance(outputs, CapturedPlan):
-        return _finished(_plan_graph(outputs.plan, dict(names or {}), max_nodes), path)
+        return _finished(_plan_graph(outputs.plan, names or {}, max_nodes), path)
     roots = list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
     labels = {id(_value(value, f"name {name!r}")): str(name) for name, value in dict(names or {}).items()}
     if not roots or max_nodes < 1:
@@ -80,7 +80,7 @@ def _finished(graph, path):
 def _plan_graph(plan: Any, names: dict[str, Any], max_nodes: int) -> "Graph":
     if max_nodes < 1 or not plan.calls:
         raise ValueError(f"draw_graph: {len(plan.calls)} calls, max_nodes {max_nodes}: expected 1 or more of both")
-    boxes, edges = plan_boxes(plan, names, max_nodes)
+    boxes, edges = plan_boxes(plan, {name: _value(x, f"name {name!r}") for name, x in dict(names).items()}, max_nodes)
     return Graph([Node(kind, _cut(title), _cut(detail), hint) for kind, title, detail, hint in boxes], edges, OF_PLANS)
 
 

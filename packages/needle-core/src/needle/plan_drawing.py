@@ -3,7 +3,6 @@
 import os
 from typing import Any
 
-from needle.autograd import Tensor
 from needle_ndarray.extension import Plan, show_call
 
 Box = tuple[str, str, str, str]  # the fields of a drawing.Node
@@ -11,7 +10,7 @@ Box = tuple[str, str, str, str]  # the fields of a drawing.Node
 
 def plan_boxes(plan: Plan, names: dict[str, Any], max_nodes: int) -> tuple[list[Box], list[tuple[int, int]]]:
     """Boxes in the order of the calls, what they take before them, and edges sorted by their ends."""
-    labels = {id(_array(value)._handle): str(name) for name, value in names.items()}
+    labels = {id(value.realize_cached_data()._handle): str(name) for name, value in names.items()}
     first = max(0, len(plan.calls) - max_nodes)
     boxes: list[Box] = [("more", f"… {first} more calls", "", "raise max_nodes to see them")] if first else []
     edges: list[tuple[int, int]] = []
@@ -33,12 +32,6 @@ def plan_boxes(plan: Plan, names: dict[str, Any], max_nodes: int) -> tuple[list[
         edges += [(start, len(boxes)) for k, start in enumerate(starts) if start or not first or start not in starts[:k]]
         boxes.append(_call_box(plan, call))
     return boxes, edges
-
-
-def _array(value: Any) -> Any:
-    if not isinstance(value, Tensor):
-        raise TypeError(f"draw_graph: a name stands for a {type(value).__name__}, expected a Tensor")
-    return value.realize_cached_data()
 
 
 def _array_box(plan: Plan, view: Any, labels: dict[int, str]) -> Box:
