@@ -134,5 +134,6 @@ def test_one_listener_at_a_time():
 def test_values_come_through_a_listener(device):
     a, values = nd.array(np.arange(6.0).reshape(2, 3), "float64", device=nd.devices.device(device)).T, []
     assert costs(lambda: values.append(a.numpy())) == [("to_host", 0, 48)]
-    assert np.array_equal(values[0], a.numpy()) and costs(lambda: values.append(a[1, 1].item())) in ([], [("to_host", 0, 8)])
+    assert np.array_equal(values[0], a.numpy())
+    assert costs(lambda: values.append(a[1, 1].item())) == []  # a number is no verb, unless a listener asks for it
     assert values[1] == 4

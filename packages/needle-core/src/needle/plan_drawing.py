@@ -29,7 +29,7 @@ def plan_boxes(plan: Plan, names: dict[str, Any], max_nodes: int) -> tuple[list[
                 boxes.append(_array_box(plan, source, labels))
             starts.append(arrays[source.buffer])
         calls[i] = len(boxes)
-        edges += [(start, len(boxes)) for k, start in enumerate(starts) if start or not first or start not in starts[:k]]
+        edges += [(a, len(boxes)) for k, a in enumerate(starts) if a or not first or a not in starts[:k]]
         boxes.append(_call_box(plan, call))
     return boxes, edges
 
@@ -40,7 +40,8 @@ def _array_box(plan: Plan, view: Any, labels: dict[int, str]) -> Box:
         label = labels.get(id(plan.outside[view.buffer]._handle))
         title, detail = label or _name(view), _layout(view)
         return "array", title, detail, f"{title}: {detail}, there before the call"
-    return "constant", _name(view), _layout(view), f"{_name(view)}: {_layout(view)}, computed once, when the plan was made"
+    title, detail = _name(view), _layout(view)
+    return "constant", title, detail, f"{title}: {detail}, computed once, when the plan was made"
 
 
 def _call_box(plan: Plan, call: Any) -> Box:

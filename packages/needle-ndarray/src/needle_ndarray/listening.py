@@ -1,10 +1,10 @@
 """Hear of every verb that a backend is asked for: what recorders and profilers are made of.
 
-A listener has two methods. `heard(verb, args)` is called in place of a verb and returns whether it has done the work, by calling
-the verb itself; for "to_host" it returns the values, or False where it has not fetched them. "share" (memory handed to NumPy or
-DLPack) is only announced. `allocated(buffer)` sees every new buffer and returns it. Its attribute `numbers` says whether it also hears
-of single numbers that the host reads and writes without a verb, as "to_host" and "fill". Nobody listens normally, and then a verb
-costs what it costs: one comparison more.
+A listener has two methods and an attribute. `heard(verb, args)` is called in place of a verb and returns whether it has done the
+work, by calling the verb itself; for "to_host" it returns the values, or False where it has not fetched them. "share" (memory
+handed to NumPy or DLPack) is only announced. `allocated(buffer)` sees every new buffer and returns it. `numbers` says whether it
+also hears of single numbers that the host reads and writes without a verb, as "to_host" and "fill". Nobody listens normally, and
+then a verb costs what it costs: one comparison more.
 """
 
 from collections.abc import Callable, Iterator

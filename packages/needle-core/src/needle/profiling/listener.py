@@ -1,6 +1,7 @@
 """What a profile hears: each verb with its times, its costs and where it comes from.
 
-Nothing that a verb was given is kept: an array that lives longer would change what is computed in place, and how much memory is used.
+Nothing that a verb was given is kept: an array that lives longer would change what is computed in place, and how much memory is
+used.
 """
 
 import threading
@@ -48,7 +49,7 @@ class Track:
 
     def __init__(self, name: str):
         self.name = name
-        self.events: list[tuple[int, int, Kind, str, Line]] = []  # the fields of Events: a plain tuple is made in half the time
+        self.events: list[tuple[int, int, Kind, str, Line]] = []  # as Event: a plain tuple is made in half the time
         self.replays: list[Replay] = []
         self.own = 0  # nanoseconds that profiling took
         self.inside: tuple[str, Line] | None = None  # where the verb under way comes from
@@ -81,7 +82,8 @@ class Tracks:
         while track.replaying:  # one that began before this profile is not among them
             began, start = track.replaying.pop()
             if began is replay:
-                track.replays.append(Replay(start, clock(), replay.count, replay.plan.name if replay.plan is not None else "replay"))
+                name = "replay" if replay.plan is None else replay.plan.name
+                track.replays.append(Replay(start, clock(), replay.count, name))
                 return
 
     # ---- Asked by listeners ------------------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ class Profile:
             try:
                 stack.enter_context(listening(lambda backend: Listener(self._tracks, backend)))
             except RuntimeError:
-                raise RuntimeError("profile: a captured function is being recorded: profile its calls from outside") from None
+                raise RuntimeError("profile: a captured function is being recorded: profile it from outside") from None
             observe(self._tracks)
             stack.callback(observe, None)
             name_ops(True)
@@ -144,7 +144,8 @@ class Profile:
 
     def __str__(self) -> str:
         track = self._track()
-        notes = [f"memory: at most {amount(self._tracks.peak)} of arrays on the CPU, at {name_of_line(self._tracks.peak_at[1])}"]
+        peak, line = self.peak
+        notes = [f"memory: at most {amount(peak)} of arrays on the CPU, at {name_of_line(line)}"]
         if track.replays:
             notes.append(f"replays of captured functions: {len(track.replays):,}")
         for other in self._ordered()[1:]:
@@ -172,8 +173,8 @@ def profile(function: Callable | None = None) -> Any:
 
     Every verb of the backends is timed, with the op that asked for it, the user's line, its floating-point operations and bytes.
     `print(p)` shows tables, `p.rows(by=...)` gives them as data, `p.save(path)` writes a trace for Perfetto. Replays of captured
-    functions are measured verb by verb; a function that is not captured yet stays eager meanwhile. One profile at a time; what other
-    threads compute is kept by thread.
+    functions are measured verb by verb; a function that is not captured yet stays eager meanwhile. One profile at a time; what
+    other threads compute is kept by thread.
 
     >>> import needle as ndl
     >>> a, b = ndl.ones(20, 30), ndl.ones(30, 40)

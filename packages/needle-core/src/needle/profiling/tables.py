@@ -76,7 +76,7 @@ def text_of(rows: list[Row], title: str, limit: int) -> str:
     if more:
         shown.append(summed(f"{len(more)} more", more))
     shown.append(between)
-    lines = [(title, "calls", "time", "share", "per call", "bytes", "GFLOP/s", "GB/s")]
+    lines: list[tuple[str, ...]] = [(title, "calls", "time", "share", "per call", "bytes", "GFLOP/s", "GB/s")]
     lines += [cells(row) for row in shown]
     lines.append((*cells(summed("total", rows))[:4], "", "", "", ""))
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]

@@ -24,8 +24,9 @@ def trace_events(tracks: Tracks, start: int) -> Iterator[dict[str, Any]]:
             kind, ns = event.kind, event.end - event.start
             times = {"ts": (event.start - start) / 1e3, "dur": ns / 1e3}
             phase = "backward" if event.op.endswith(" backward") else "forward"
-            told: dict[str, Any] = {"verb": kind.verb, "line": f"{event.line[0]}:{event.line[1]}", "device": kind.device}
-            told |= {"arrays": kind.shapes, "bytes": kind.nbytes, "flops": kind.flops}
+            line = f"{event.line[0]}:{event.line[1]}"
+            told: dict[str, Any] = {"verb": kind.verb, "arrays": kind.shapes, "device": kind.device, "line": line}
+            told |= {"bytes": kind.nbytes, "flops": kind.flops}
             yield {"ph": "X", "name": event.op, "cat": phase, "pid": pid, "tid": tid, **times, "args": told}
     for at, live in tracks.memory:
         counter = {"ts": (at - start) / 1e3, "args": {"bytes": live}}

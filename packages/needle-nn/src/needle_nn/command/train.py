@@ -87,7 +87,9 @@ def _add_recipe(made: argparse.ArgumentParser, name: str, recipe: Recipe) -> Non
         help="replay steps as plans, with the same bits (default: on); --no-capture runs every one through Python",
     )
     made.add_argument(
-        "--profile", metavar="FILE", help="profile 20 steps: show where the time goes, write a trace for Perfetto to FILE"
+        "--profile",
+        metavar="FILE",
+        help="profile 20 steps: show where the time goes, write a trace for Perfetto to FILE",
     )
     made.add_argument("--tensorboard", action="store_true", help="write for TensorBoard, too, in FOLDER/tensorboard")
     made.add_argument("--quiet", action="store_true", help="show nothing but errors")
