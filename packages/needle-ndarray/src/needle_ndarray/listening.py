@@ -7,9 +7,9 @@ also hears of single numbers that the host reads and writes without a verb, as "
 then a verb costs what it costs: one comparison more.
 """
 
+from _thread import allocate_lock  # threading is not imported by NumPy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Lock
 from typing import Any
 
 from needle_ndarray import devices
@@ -18,7 +18,7 @@ from needle_ndarray.backend import Backend
 #: Members of a backend that are no instructions.
 HOOKS = {"allocate", "to_host", "synchronize", "matmul_tiled", "why_disabled", "from_device", "ahead"}
 HOOKS |= {"dlpack_device", "to_dlpack", "from_dlpack"}
-_starting = Lock()
+_starting = allocate_lock()
 VERBS = [name for name in vars(Backend) if name[0] != "_" and callable(getattr(Backend, name)) and name not in HOOKS]
 
 

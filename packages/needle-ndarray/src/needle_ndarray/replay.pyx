@@ -54,7 +54,7 @@ cdef object observer = None         # told of every replay, or None
 
 
 def observe(new):
-    """Tell `new` of every replay from now on, None: nobody: `begins(replay)` before its first call and `ends(replay)` after the last.
+    """Tell `new` of every replay from now on (None: nobody): `begins(replay)` before its first call, `ends(replay)` after the last.
 
     In between, `replay.position` is the call that is being made, and `replay.plan.calls[position]` what it was recorded as.
     """

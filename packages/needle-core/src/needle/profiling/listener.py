@@ -10,8 +10,7 @@ from time import perf_counter_ns as clock
 from typing import Any, NamedTuple
 
 from needle.origins import Line, origin
-from needle_ndarray import NDArray, memory_stats
-from needle_ndarray.backend import Backend, Op
+from needle_ndarray import Backend, NDArray, Op, memory_stats
 from needle_ndarray.extension import flops, traffic
 
 
