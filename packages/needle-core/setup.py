@@ -28,6 +28,7 @@ ENGINE = [
     "modes",
     "operators",
     "replaying",
+    "tracing",
 ]
 
 extensions = [

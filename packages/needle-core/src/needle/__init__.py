@@ -26,7 +26,7 @@ from needle_ndarray import show_config
 __version__ = "0.1.0"
 
 # needle-nn depends on this package, and drawing takes longer to import than everything else: on first use.
-_ON_FIRST_USE = ("nn", "optim", "data", "testing", "drawing", "profiling")
+_ON_FIRST_USE = ("nn", "optim", "data", "onnx", "testing", "drawing", "profiling")
 _FROM = {"draw_graph": "drawing", "Graph": "drawing", "profile": "profiling", "Profile": "profiling"}
 
 

@@ -15,6 +15,7 @@ cdef extern from *:
         long walks;             /* how often this thread has gone backward */
         int walking;            /* how many walks backward are under way */
         PyObject *op;           /* what is being computed, where somebody wants to know (see recording); or NULL */
+        PyObject *trace;        /* a list that collects every result and what no op records, or NULL */
     } needle_modes;
     """
     ctypedef struct Modes "needle_modes":
@@ -28,6 +29,7 @@ cdef extern from *:
         long walks
         int walking
         PyObject* op
+        PyObject* trace
 
 cdef bint lazy_by_default               # LAZY_MODE of needle.autograd
 

@@ -62,9 +62,9 @@ cdef int record(Op op, tuple inputs, Value out, object data) except -1:
             check_inputs(inputs, <Value> here.guarded)
         out.array = compute(op, inputs) if data is None else data
         out.stamp = arrays.clock[0]
-        if here.anomaly:
+        if here.anomaly or here.trace is not NULL:
             note_origin(op, out, here)
-        if not recorded:
+        if not recorded and here.trace is NULL:
             return 0
     out.op, out.inputs, out.wants_grad = op, inputs, recorded
     add_uses(inputs)
@@ -73,6 +73,8 @@ cdef int record(Op op, tuple inputs, Value out, object data) except -1:
         drop_unneeded(op, inputs, out, large)
     if here.made is not NULL:
         (<list> here.made).append(out)
+    if here.trace is not NULL:
+        (<list> here.trace).append(out)
     return 0
 
 
@@ -158,13 +160,13 @@ cdef object checked(Op op, object data, tuple inputs):
 
 
 cdef int note_origin(Op op, Value out, Modes* here) except -1:
-    """In anomaly and in lazy mode: remember the line that made a value. What is computed is checked; gradients when sent on."""
+    """Remember the line that made a value. In anomaly mode, what is computed is checked; gradients when sent on."""
     if here.guarded is not NULL:
         out.origin = (<Value> here.guarded).origin
         return 0
     from needle.modes import check_forward, line_of_user
     out.origin = line_of_user()
-    if out.array is not None:
+    if out.array is not None and here.anomaly:
         check_forward(op, out.array, out.origin, here.anomaly)
     return 0
 

@@ -51,9 +51,9 @@ def flags(Value value not None):
 
 
 def modes_key():
-    """What else decides it: None where nothing may be captured, in lazy and in anomaly mode."""
+    """What else decides it: None where nothing may be captured: in lazy and in anomaly mode, and in a trace."""
     cdef Modes* here = modes_here()
-    if is_lazy(here) or here.anomaly or here.used is not NULL:
+    if is_lazy(here) or here.anomaly or here.used is not NULL or here.trace is not NULL:
         return None
     return bool(here.no_grad), get_default_dtype()
 
@@ -173,7 +173,7 @@ cdef class TensorPlan:
         """Whether the arguments are tensors, and these, the modes and all that was there before are as recorded."""
         cdef Modes* here = modes_here()
         cdef Py_ssize_t i
-        if len(args) != len(self.arguments) or here.no_grad != self.no_grad or here.anomaly or is_lazy(here) \
+        if len(args) != len(self.arguments) or here.no_grad != self.no_grad or here.anomaly or is_lazy(here) or here.trace is not NULL \
                 or here.used is not NULL or get_default_dtype() is not self.default_dtype:
             return False
         for i in range(len(args)):
