@@ -1,4 +1,4 @@
-"""Models as ONNX files, for onnxruntime and other programs. Only `export` needs the package onnx (`pip install needle-nn[onnx]`)."""
+"""Models as ONNX files, for onnxruntime and other programs. `export` needs the package onnx: `pip install needle-nn[onnx]`."""
 
 # The modules, in the order in which an export uses them:
 #   examples    the arguments and their batch       converting  one node after the other, by the converters

@@ -6,7 +6,7 @@ import numpy as np
 
 from needle import ops
 from needle_nn.onnx import converters  # noqa: F401  fills the table
-from needle_nn.onnx.errors import ExportError, place
+from needle_nn.onnx.errors import ExportError, place, title
 from needle_nn.onnx.fusing import Fusing
 from needle_nn.onnx.graph import DTYPES, Graph, OnnxNode, Operand
 from needle_nn.onnx.matching import Fitted
@@ -20,7 +20,7 @@ def check_converters(nodes: list[Node]) -> None:
     for node in nodes:
         if node.kind != "op" or type(node.op) in CONVERTERS or type(node.op) is ops.TupleGetItem:
             continue
-        name = type(node.op).__name__
+        name = title(node.op)
         why = NOT_EXPRESSIBLE.get(type(node.op), "has no converter")
         raise ExportError(
             f"{name} {why}; it is called at {place(node.origin)}. @needle.onnx.register({name}) adds a converter"
@@ -90,6 +90,12 @@ class _Conversion:
             made = graph.expand(graph.constant(host.flat[0], dtype), shape)
             graph.even[made] = host.flat[0]
             return made
+        if fitted.fill == "number":
+            return (
+                graph.reshape(graph.number(fitted.number, dtype), shape)
+                if shape
+                else graph.number(fitted.number, dtype)
+            )
         count = next(n for n in shape if n != 1)
         zero, one = (graph.constant(np.array(n), "int64") for n in (0, 1))
         made = graph.reshape(graph.op("Range", zero, graph.number(count, "int64"), one), shape)

@@ -46,6 +46,9 @@ class Example:
         ]
         if not self.inputs:
             raise ValueError("onnx.export: the example holds no Tensor and no array")
+        for i, x in enumerate(self.inputs):
+            while x.name in [other.name for other in self.inputs[:i]]:
+                x.name += "_"
         if names is not None:
             if len(names) != len(self.inputs) or len(set(names)) != len(names):
                 raise ValueError(f"onnx.export: input_names {list(names)}: expected {len(self.inputs)} different ones")
@@ -64,7 +67,9 @@ class Example:
                 sizes[x.name] = x.host.shape[x.axis]
         if len(set(sizes.values())) > 1:
             told = ", ".join(f"{name} {n}" for name, n in sizes.items())
-            raise ValueError(f"onnx.export: the sizes of the batch differ: {told}; batch_axis names the axis for each argument")
+            raise ValueError(
+                f"onnx.export: the sizes of the batch differ: {told}; batch_axis names the axis for each argument"
+            )
         if 0 in sizes.values():
             raise ValueError("onnx.export: the example is an empty batch")
 

@@ -24,7 +24,7 @@ def export(
     path: Any,
     *,
     dynamic_batch: bool = True,
-    batch_axis: int | None | Sequence[int | None] = 0,
+    batch_axis: int | Sequence[int | None] | None = 0,
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
 ) -> Path:
@@ -40,8 +40,8 @@ def export(
     path : of the file; it is written under another name first and checked by onnx
     dynamic_batch : whether the file takes batches of any size; else of the example's
     batch_axis : the axis of the batch in the inputs, or a tuple with one for each argument, None where there is none
-    input_names, output_names : the names in the file; by default inputs are called as the arguments of `forward`, the output "output",
-        and several "output_0" and so on
+    input_names, output_names : the names in the file; by default inputs are called as the arguments of `forward`, the output
+        "output", and several "output_0" and so on
 
     >>> import needle as ndl, tempfile
     >>> model = ndl.nn.Sequential(ndl.nn.Linear(4, 3), ndl.nn.ReLU())

@@ -12,7 +12,7 @@ import numpy as np
 from needle_nn.onnx.sizes import Size, varies
 
 #: needle's dtypes in ONNX's numbering (TensorProto.DataType)
-DTYPES = {"float32": 1, "uint8": 2, "int32": 6, "int64": 7, "bool": 9, "float16": 10, "float64": 11, "bfloat16": 16}
+DTYPES = {"float32": 1, "uint8": 2, "int32": 6, "int64": 7, "bool": 9, "float64": 11}
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,7 @@ class Graph:
         self.initializers: dict[str, np.ndarray] = {}
         self.dtypes: dict[str, str] = {}  # of initializers
         self.made_from: dict[str, str] = {}  # initializers in another layout: {name: name of the original}
+        self.moves: dict[str, OnnxNode] = {}  # how these were made
         self.even: dict[str, Any] = {}  # results that hold one number everywhere
         self.batch_from: tuple[str, int] | None = None  # an input and its axis that is the batch
         self._taken: set[str] = {""}
@@ -78,7 +79,7 @@ class Graph:
 
     def constant(self, value: Any, dtype: str | None = None) -> str:
         """An unnamed initializer, each value once."""
-        host = np.asarray(value, _host(dtype) if dtype else None)
+        host = np.asarray(value, dtype)
         kind = dtype or str(host.dtype)
         key = (kind, host.shape, host.tobytes()) if host.nbytes <= 1024 else None
         if key is None or key not in self._constants:
@@ -109,8 +110,11 @@ class Graph:
         if type in _MOVES and all(name in self.initializers for name in names):
             moved = _MOVES[type](*[self.initializers[name] for name in names], **given)
             if type == "Concat":
-                return self.initializer("+".join(names), moved, self.dtypes[names[0]])
-            return self.initializer(f"{names[0]}.layout", moved, self.dtypes[names[0]], made_from=names[0])
+                parts = [self.made_from.get(name, name) for name in names]
+                return self.initializer("+".join(parts), moved, self.dtypes[names[0]])
+            made = self.initializer(f"{names[0]}.layout", moved, self.dtypes[names[0]], made_from=names[0])
+            self.moves[made] = OnnxNode(type, names, [made], given)
+            return made
         results = [self.name(f"{type.lower()}_{len(self.nodes) + 1}") for _ in range(outputs)]
         self.nodes.append(OnnxNode(type, names, results, given))
         return results[0] if outputs == 1 else results
@@ -120,8 +124,8 @@ class Graph:
         if operand.dtype == dtype:
             return operand.name
         value = self.value(operand)
-        if value is not None and value.ndim == 0 and "bfloat16" not in (operand.dtype, dtype):
-            return self.constant(value.astype(_host(dtype)), dtype)
+        if value is not None and value.ndim == 0:
+            return self.constant(value.astype(dtype))
         return self.op("Cast", operand, to=DTYPES[dtype])
 
     # ---- Shapes -------------------------------------------------------------------------------
@@ -169,7 +173,11 @@ class Graph:
         return self.op("Expand", operand, self.sizes(shape))
 
     def transpose(self, operand: Operand | str, order: Sequence[int]) -> str:
-        return _name(operand) if list(order) == list(range(len(order))) else self.op("Transpose", operand, perm=list(order))
+        return (
+            _name(operand)
+            if list(order) == list(range(len(order)))
+            else self.op("Transpose", operand, perm=list(order))
+        )
 
     def unsqueeze(self, operand: Operand | str, *axes: int) -> str:
         return self.op("Unsqueeze", operand, self.constant(np.array(axes, np.int64))) if axes else _name(operand)
@@ -180,11 +188,6 @@ class Graph:
 
 def _name(operand: Operand | str) -> str:
     return operand.name if isinstance(operand, Operand) else operand
-
-
-def _host(dtype: str) -> Any:
-    """NumPy's dtype for the content of an initializer; bfloat16 is written from float32."""
-    return np.dtype("float32" if dtype == "bfloat16" else dtype)
 
 
 def _reshape(x: np.ndarray, shape: np.ndarray, allowzero: int = 0) -> np.ndarray:

@@ -1,13 +1,14 @@
 """One graph out of several traces of a model: what differs between them can only come from the size of the batch."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from needle.autograd import NDArray, Op
-from needle_nn.onnx.errors import ExportError, place
+from needle_nn.onnx.errors import ExportError, place, title
 from needle_nn.onnx.sizes import NotFitted, equal_arrays, fit, varies
 from needle_nn.onnx.tracing import Node, Trace
 
@@ -21,7 +22,8 @@ class Fitted:
     node: Node
     specs: list[tuple[Shape, str]]
     settings: dict[str, Any] = field(default_factory=dict)  # of the op
-    fill: str = ""  # of a constant: "" as it is, "even" one value everywhere, "range" 0, 1, 2, ... along its only axis
+    fill: str = ""  # of a constant: "" as it is, "even" one value everywhere, "range" 0, 1, 2, ..., "number" that follows the batch
+    number: Any = None
 
 
 def match(traces: Sequence[Trace], batches: Sequence[int], may_vary: Callable[[type], tuple[str, ...]]) -> list[Fitted]:
@@ -53,7 +55,7 @@ def _fitted(nodes: Sequence[Node], batches: Sequence[int], may_vary: Callable[[t
         raise _differs(nodes, batches, "dtypes differ")
     made = Fitted(first, [(shape, dtype) for shape, (_, dtype) in zip(shapes, first.specs, strict=True)])
     if first.kind == "constant":
-        made.fill = _fill(nodes, batches)
+        made.fill = _fill(made, nodes, batches)
     elif first.kind == "op":
         for name in settings_of(first.op):
             if name == "key":  # its arrays are inputs
@@ -89,17 +91,21 @@ ARRAY = "array"  # in the key of an indexing
 _NOTED = {"statistics", "computed"}  # what BatchNorm keeps of its last computation
 
 
-def _fill(nodes: Sequence[Node], batches: Sequence[int]) -> str:
+def _fill(made: Fitted, nodes: Sequence[Node], batches: Sequence[int]) -> str:
     """How a constant is made for any batch."""
     arrays = [n.data for n in nodes]
     if all(equal_arrays(arrays[0], other) for other in arrays[1:]):
         return ""
+    hosts = [array.numpy() for array in arrays]
     if len({n.specs[0] for n in nodes}) == 1:
+        if hosts[0].size == 1 and batches[0] != batches[1] and all(float(h.item()).is_integer() for h in hosts):
+            with suppress(NotFitted):
+                made.number = fit([int(h.item()) for h in hosts], batches)
+                return "number"
         raise ExportError(
             f"a constant of shape {nodes[0].specs[0][0]} is another one in every run, so the model draws random numbers or"
             " keeps a state; make it an input, or a buffer"
         )
-    hosts = [array.numpy() for array in arrays]
     if all(h.size and equal_arrays(h, np.full_like(h, hosts[0].flat[0])) for h in hosts):
         return "even"
     if all(h.dtype.kind == "i" and max(h.shape) == h.size and (h.ravel() == np.arange(h.size)).all() for h in hosts):
@@ -109,7 +115,7 @@ def _fill(nodes: Sequence[Node], batches: Sequence[int]) -> str:
 
 def _differs(nodes: Sequence[Node], batches: Sequence[int], why: str) -> ExportError:
     node = nodes[0]
-    at = f" at {type(node.op).__name__}, {place(node.origin)}" if node.op is not None else ""
+    at = f" at {title(node.op)}, {place(node.origin)}" if node.op is not None else ""
     one, other = batches[0], batches[1]
     if one == other:
         return ExportError(f"two runs of the model on the same example differ{at}: {why}")

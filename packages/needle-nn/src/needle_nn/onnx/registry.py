@@ -63,7 +63,7 @@ def register(*ops: Any, may_vary: tuple[str, ...] = ()) -> Callable[[Converter],
             raise TypeError(f"onnx.register: {cls!r}: expected a class of ops, as ndl.TensorOp")
 
     def add(converter: Converter) -> Converter:
-        CONVERTERS.update({cls: (converter, may_vary) for cls in classes})
+        CONVERTERS.update(dict.fromkeys(classes, (converter, may_vary)))
         return converter
 
     return add

@@ -1,14 +1,19 @@
 """What the converters left: Transposes that cancel, nodes and initializers that nobody uses, names."""
 
 from collections import Counter
+from typing import Any
 
 from needle_nn.onnx.graph import Graph, OnnxNode
+
+LARGE = 4096  # bytes of a tensor that is worth a node
 
 
 def simplify(graph: Graph) -> None:
     """Remove from a graph what does not change its results, and give initializers the names of the model's tensors."""
     merge_transposes(graph)
+    stored = dict(graph.initializers)
     remove_unused(graph)
+    store_once(graph, stored)
     name_outputs(graph)
     restore_names(graph)
 
@@ -39,6 +44,22 @@ def remove_unused(graph: Graph) -> None:
             kept.append(node)
     graph.nodes = kept[::-1]
     graph.initializers = {name: value for name, value in graph.initializers.items() if name in needed}
+
+
+def store_once(graph: Graph, stored: dict[str, Any]) -> None:
+    """A large tensor of the model that is used in several layouts is stored in its own, and moved when the graph runs."""
+    sources = Counter([graph.made_from.get(name, name) for name in graph.initializers])
+    for name in [name for name in graph.initializers if sources[graph.made_from.get(name, name)] > 1]:
+        if name not in graph.moves or graph.initializers[name].nbytes <= LARGE:
+            continue
+        del graph.initializers[name]
+        chain, made = [], name
+        while made in graph.moves:
+            node = graph.moves[made]
+            chain.append(OnnxNode(node.type, list(node.inputs), list(node.outputs), node.attributes))
+            graph.initializers |= {x: stored[x] for x in node.inputs if x not in graph.moves}
+            made = node.inputs[0]
+        graph.nodes[:0] = [node for node in reversed(chain) if not any(n.outputs == node.outputs for n in graph.nodes)]
 
 
 def name_outputs(graph: Graph) -> None:

@@ -1,19 +1,19 @@
 """A model's graph: run it, and write down what was computed from what.
 
-`needle.autograd.trace` gives every result with its op and inputs. Here these become a list of `Node`s, each after its inputs. Leaves
-are told apart by their arrays: those of inputs and of the model's own tensors have names, others are constants.
+`needle.autograd.trace` gives every result with its op and inputs. Here these become a list of `Node`s, each after its inputs.
+Leaves are told apart by their arrays: those of inputs and of the model's own tensors have names, others are constants.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from needle.autograd import NDArray, Tensor, TensorTuple, Value, data_of, trace
 from needle.modes import enable_grad, lazy_mode
 from needle.ops import GetItem, SetItem
-from needle_nn.onnx.errors import ExportError, place
-
-import numpy as np
+from needle_nn.onnx.errors import ExportError, place, title
 
 Spec = tuple[tuple[int, ...], str]  # shape and dtype
 
@@ -40,7 +40,9 @@ class Trace:
     outputs: list[int]
 
 
-def run(model: Callable[..., Any], args: Sequence[Any], inputs: Mapping[str, Tensor], named: Mapping[str, Tensor]) -> Trace:
+def run(
+    model: Callable[..., Any], args: Sequence[Any], inputs: Mapping[str, Tensor], named: Mapping[str, Tensor]
+) -> Trace:
     """Call a model and take down its graph.
 
     Parameters
@@ -54,7 +56,9 @@ def run(model: Callable[..., Any], args: Sequence[Any], inputs: Mapping[str, Ten
     results = list(flat(result))
     wrong = [type(value).__name__ for value in results if not isinstance(value, Value)]
     if wrong or not results:
-        raise ExportError(f"the model returned {wrong[0] if wrong else 'no Tensor'}, expected Tensors, in tuples, lists or dicts")
+        raise ExportError(
+            f"the model returned {wrong[0] if wrong else 'no Tensor'}, expected Tensors, in tuples, lists or dicts"
+        )
     made = _Nodes(inputs, named, [value for value in happened if isinstance(value, Value)])
     outputs = [made.place_of(value) for value in results]
     count = len(made.nodes)
@@ -81,7 +85,7 @@ def flat(value: Any) -> Iterator[Any]:
 def _check(made: "_Nodes", what: str, value: Value, line: tuple[str, int]) -> None:
     """Refuse what no op has recorded, where the graph would lack something for it."""
     node = made.nodes[made.place_of(value)]
-    of = f"the result of {type(node.op).__name__}" if node.op is not None else node.name or "a constant"
+    of = f"the result of {title(node.op)}" if node.op is not None else node.name or "a constant"
     if what == "read" and node.depends:
         raise ExportError(
             f"the model looks at the values of {of}, which depend on its input, at {place(line)}; what follows from them"
@@ -102,7 +106,12 @@ class _Nodes:
         self.kept: list[Value] = []  # whose ids must not be given to others
         self.owners: dict[int, Value] = {}  # of arrays, by id
         for value in made:
-            if isinstance(value, Tensor) and value.inputs:
+            # a result that is its input's array (a cast to the same dtype) is not where the array comes from
+            if (
+                isinstance(value, Tensor)
+                and value.inputs
+                and all(data_of(x) is not data_of(value) for x in value.inputs)
+            ):
                 self.owners[id(data_of(value))] = value
         self.labels = {id(x): ("weight", name) for name, x in named.items()}
         self.labels |= {id(x): ("input", name) for name, x in inputs.items()}
@@ -122,7 +131,9 @@ class _Nodes:
         held = list(value.inputs)
         if isinstance(value.op, (GetItem, SetItem)):
             key = value.op.key if isinstance(value.op.key, tuple) else (value.op.key,)
-            arrays = [NDArray(x) if isinstance(x, np.ndarray) else x for x in key if isinstance(x, (NDArray, np.ndarray))]
+            arrays = [
+                NDArray(x) if isinstance(x, np.ndarray) else x for x in key if isinstance(x, (NDArray, np.ndarray))
+            ]
             held += [Tensor.make_const(x) for x in arrays]
         return [self.source(x) for x in held]
 

@@ -74,8 +74,5 @@ def _info(onnx: Any, operand: Operand) -> Any:
 
 
 def _tensor(onnx: Any, name: str, value: np.ndarray, dtype: str) -> Any:
-    host = np.ascontiguousarray(value).reshape(value.shape)
-    if dtype == "bfloat16":  # its values are exact in float32, of which it is the upper half
-        host = (host.astype("<f4").view("<u4") >> 16).astype("<u2")
-    data = host.astype(host.dtype.newbyteorder("<"), copy=False).tobytes()
+    data = value.astype(value.dtype.newbyteorder("<"), copy=False).tobytes()
     return onnx.helper.make_tensor(name, DTYPES[dtype], list(value.shape), data, raw=True)

@@ -143,7 +143,19 @@ LOGIC = {"logical_and": "And", "logical_or": "Or", "logical_not": "Not"}
 STEPS = {"sign": "Sign", "floor": "Floor", "ceil": "Ceil", "round": "Round"}
 EXTREMES = {"argmax": "ArgMax", "argmin": "ArgMin", "any": "ReduceMax", "all": "ReduceMin"}
 #: Every function of needle.ops without a derivative that has a converter.
-UNDIFFERENTIABLE = {*COMPARISONS, *LOGIC, *STEPS, *EXTREMES, "isnan", "isinf", "isfinite", "cast", "copied", "where", "one_hot"}
+UNDIFFERENTIABLE = {
+    *COMPARISONS,
+    *LOGIC,
+    *STEPS,
+    *EXTREMES,
+    "isnan",
+    "isinf",
+    "isfinite",
+    "cast",
+    "copied",
+    "where",
+    "one_hot",
+}
 
 
 @register(Undifferentiable, may_vary=("settings",))
@@ -166,7 +178,9 @@ def _undifferentiable(graph: Graph, call: Call) -> Any:
         return _where(graph, call)
     if name == "one_hot":
         values = graph.constant(np.array([0, 1]), call.dtype)
-        return graph.op("OneHot", graph.cast(x, "int64"), graph.number(call.settings["settings"]["n"], "int64"), values, axis=-1)
+        return graph.op(
+            "OneHot", graph.cast(x, "int64"), graph.number(call.settings["settings"]["n"], "int64"), values, axis=-1
+        )
     raise ExportError(f"{name} has no converter")
 
 
@@ -181,7 +195,7 @@ def _comparable(graph: Graph, a: Operand, b: Operand) -> list[str]:
         number, other = (a, b) if numbers[0] else (b, a)
         dtype = other.dtype if _is_float(other) or not _is_float(number) else "float32"
     else:
-        dtype = str(np.result_type(*[np.dtype("float32" if x.dtype == "bfloat16" else x.dtype) for x in (a, b)]))
+        dtype = str(np.result_type(a.dtype, b.dtype))
     dtype = {"uint8": "int32", "bool": "int32"}.get(dtype, dtype)  # which runtimes compare
     return [graph.cast(a, dtype), graph.cast(b, dtype)]
 

@@ -41,7 +41,7 @@ def _is_number(item: Any) -> bool:
 
 def _items(graph: Graph, call: Call, ndim: int, arrays: list[Operand]) -> list[Any]:
     """The key with an entry for each axis: Operands for arrays, slices in place of `...`, masks as the places they hold."""
-    waiting, items = list(arrays), []
+    waiting, items = list(arrays), list[Any]()
     for item in call.settings["key"]:
         if isinstance(item, (bool, np.bool_)):
             raise ExportError(f"{type(call.op).__name__} with a bool as a key")
@@ -123,7 +123,9 @@ def _setitem(graph: Graph, call: Call) -> Any:
     if any(number is None and isinstance(item, Operand) for number, item in zip(numbers, items, strict=True)):
         raise ExportError("SetItem at positions that depend on the input")
     plain = not any(isinstance(item, Operand) for item in items)
-    if varies(call.settings["key"]) or (dynamic and not (isinstance(a.shape[0], Size) and items[0] == slice(None) and plain)):
+    if varies(call.settings["key"]) or (
+        dynamic and not (isinstance(a.shape[0], Size) and items[0] == slice(None) and plain)
+    ):
         raise ExportError("SetItem at positions that depend on the size of the batch")
     rows, inner, key = ((a.shape[0],), a.shape[1:], numbers[1:]) if dynamic else ((1,), a.shape, numbers)
     places = np.arange(int(np.prod(inner))).reshape(inner)[tuple(key)]

@@ -64,7 +64,11 @@ def _pool(graph: Graph, call: Call) -> Any:
         images = graph.op("Pad", images, around, graph.constant(-math.inf if largest else 0, call.dtype))
         pads = [0, 0, 0, 0]
     settings: dict[str, Any] = {"kernel_shape": list(size), "strides": list(stride), "pads": pads}
-    y = graph.op("MaxPool", images, **settings) if largest else graph.op("AveragePool", images, count_include_pad=1, **settings)
+    y = (
+        graph.op("MaxPool", images, **settings)
+        if largest
+        else graph.op("AveragePool", images, count_include_pad=1, **settings)
+    )
     return graph.transpose(y, TO_NHWC)
 
 
@@ -103,7 +107,9 @@ def _cross_entropy(graph: Graph, call: Call) -> Any:
 @register(ops.MeanSquaredError)
 def _mean_squared_error(graph: Graph, call: Call) -> Any:
     difference = graph.op("Sub", *cast_all(graph, call))
-    return reduce(graph, "ReduceMean", graph.op("Mul", difference, difference), tuple(range(call.inputs[0].ndim)), False)
+    return reduce(
+        graph, "ReduceMean", graph.op("Mul", difference, difference), tuple(range(call.inputs[0].ndim)), False
+    )
 
 
 # ---- Attention --------------------------------------------------------------------------------

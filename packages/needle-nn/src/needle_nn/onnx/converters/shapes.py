@@ -22,10 +22,16 @@ def slice_node(graph: Graph, x: Any, slices: dict[int, slice]) -> str:
     if not cuts:
         return x if isinstance(x, str) else x.name
     steps = [1 if cut.step is None else cut.step for cut in cuts.values()]
-    starts = [(0 if step > 0 else END) if c.start is None else c.start for c, step in zip(cuts.values(), steps, strict=True)]
-    stops = [(END if step > 0 else BEGIN) if c.stop is None else c.stop for c, step in zip(cuts.values(), steps, strict=True)]
+    starts = [
+        (0 if step > 0 else END) if c.start is None else c.start for c, step in zip(cuts.values(), steps, strict=True)
+    ]
+    stops = [
+        (END if step > 0 else BEGIN) if c.stop is None else c.stop for c, step in zip(cuts.values(), steps, strict=True)
+    ]
     axes = graph.constant(np.array(list(cuts), np.int64))
-    return graph.op("Slice", x, graph.sizes(starts), graph.sizes(stops), axes, graph.constant(np.array(steps, np.int64)))
+    return graph.op(
+        "Slice", x, graph.sizes(starts), graph.sizes(stops), axes, graph.constant(np.array(steps, np.int64))
+    )
 
 
 @register(ops.Reshape, may_vary=("shape",))
@@ -69,7 +75,9 @@ def _dilate(graph: Graph, call: Call) -> Any:
     behind = [axis + k + 1 for k, axis in enumerate(axes)]  # of the new axes, each after the one it dilates
     wide = graph.unsqueeze(x, *behind)
     after = [call.op.dilation if i in behind else 0 for i in range(x.ndim + len(axes))]
-    padded = graph.op("Pad", wide, graph.constant(np.array([0] * len(after) + after, np.int64)), graph.constant(0, x.dtype))
+    padded = graph.op(
+        "Pad", wide, graph.constant(np.array([0] * len(after) + after, np.int64)), graph.constant(0, x.dtype)
+    )
     return graph.reshape(padded, call.shape)
 
 
