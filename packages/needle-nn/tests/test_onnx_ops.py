@@ -83,7 +83,7 @@ ROWS_OF_FUNCTIONS = {
     # shapes that were worked out from the batch
     "reshape": (lambda x: x.reshape((x.shape[0] * 3, 5)), X),
     "reshape/-1": (lambda x: x.reshape((-1, 15)), X),
-    "reshape/two sizes": (lambda x: ndl.ops.broadcast_to(x[:, :1, :1], (x.shape[0], 2, x.shape[0])).reshape((x.shape[0], 2 * x.shape[0])), X),
+    "reshape/two sizes": (lambda x: every_pair(x).reshape((x.shape[0], 2 * x.shape[0])), X),
     "broadcast_to": (lambda x: ndl.ops.broadcast_to(x[:1], x.shape) + x, X),
     "zeros": (lambda x: ndl.concatenate([x, ndl.zeros(x.shape[0], 1, 5)], 1), X),
     "ones times a number": (lambda x: x * ndl.init.constant(*x.shape, c=3.0), X),
@@ -131,11 +131,19 @@ ROWS_OF_FUNCTIONS = {
     "attention/nothing to see": (lambda x: ndl.scaled_dot_product_attention(x, x[:, :1], x[:, :1], causal=True), X),
     "attention/one of all": (lambda x: ndl.scaled_dot_product_attention(x, x[:1], x[:1]), X),
     "batch norm by the batch": (lambda x: ndl.batch_norm(x, axis=2), X),
-    "batch norm/last axis": (lambda x: ndl.batch_norm(x, running_mean=ndl.ones(5), running_var=ndl.ones(5) * 2, training=False, axis=2), X),
+    "batch norm/last axis": (lambda x: normed_by(ndl.ones(5), x), X),
     "several results": (lambda x: {"a": x, "b": [x * 2, (x, None)]}, X),
     "constant result": (lambda x: (x, ndl.ones(2, 3)), X),
     "operators of arrays": (lambda x: (2 - x) / np.ones(5, "float32") ** 2 @ np.eye(5, 2), X),
 }  # fmt: skip
+
+
+def every_pair(x):
+    return ndl.broadcast_to(x[:, :1, :1], (x.shape[0], 2, x.shape[0]))
+
+
+def normed_by(ones, x):
+    return ndl.batch_norm(x, running_mean=ones, running_var=ones * 2, training=False, axis=2)
 
 
 def assigned(y, x):
