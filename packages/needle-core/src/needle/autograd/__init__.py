@@ -39,7 +39,7 @@ from needle.autograd.memory import release_made
 from needle.autograd.modes import is_grad_enabled, set_lazy_by_default, set_mode
 from needle.autograd.recording import current_op, name_ops
 from needle.autograd.tensor import Tensor, assign_product, count, rebuild
-from needle.autograd.tracing import data_of, is_tracing, keep_in_trace, trace
+from needle.autograd.tracing import constant, data_of, is_tracing, keep_in_trace, trace
 from needle.autograd.values import (
     Op,
     ScalarOp,

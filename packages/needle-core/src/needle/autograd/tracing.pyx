@@ -52,6 +52,16 @@ def keep_in_trace(Tensor out not None, Op op not None, inputs):
     (<list> here.trace).append(out)
 
 
+def constant(function, *inputs, **settings):
+    """What a function of arrays without a derivative gives for Tensors, arrays and numbers: a constant, and a node of traces"""
+    cdef Value out = make_leaf(Tensor, function(*[read(<Value> x) if isinstance(x, Value) else x for x in inputs], **settings),
+                               False)
+    if modes_here().trace is not NULL:
+        from needle.ops.helpers import Undifferentiable
+        keep_in_trace(out, Undifferentiable(function, settings), inputs)
+    return out
+
+
 def data_of(Value value not None):
     """The data, for a function that tells the trace itself what it does with it."""
     return read(value)

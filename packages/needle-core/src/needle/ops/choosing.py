@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from needle.autograd import Tensor, TensorOp, array_api, as_constant, get_default_dtype
+from needle.autograd import Tensor, TensorOp, array_api, as_constant, constant, get_default_dtype
 from needle.ops.conversion import astype
-from needle.ops.helpers import constant, no_bool, number
+from needle.ops.helpers import no_bool, number
 
 
 class Abs(TensorOp):

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from needle.autograd import TensorOp, array_api
-from needle.ops.helpers import cast, constant
+from needle.autograd import TensorOp, array_api, constant
+from needle.ops.helpers import cast
 
 
 class Astype(TensorOp):

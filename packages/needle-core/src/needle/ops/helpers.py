@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from needle.autograd import NDArray, Tensor, TensorOp, data_of, is_plain_key, is_tracing, keep_in_trace
+from needle.autograd import NDArray, Tensor, TensorOp, constant, data_of, is_plain_key
 
 
 def number(scalar: Any) -> Any:
@@ -35,14 +35,6 @@ class Undifferentiable(TensorOp):
 
     def compute(self, *inputs):
         return self.function(*inputs, **self.settings)
-
-
-def constant(function: Any, *inputs: Any, **settings: Any) -> Tensor:
-    """What a function of arrays without a derivative gives for Tensors, arrays and numbers."""
-    made = Tensor.make_const(function(*[array_of(x) for x in inputs], **settings))
-    if is_tracing():
-        keep_in_trace(made, Undifferentiable(function, settings), inputs)
-    return made
 
 
 def cast(x: Any, dtype: Any) -> Any:
@@ -104,7 +96,7 @@ def index_of(a: Tensor, index: Any) -> Tensor:
     if not isinstance(index, Tensor):
         kept = "int64" if isinstance(index, (int, list, tuple)) else None
         index = Tensor(index, device=a.device, dtype=kept, requires_grad=False)
-    positions = array_of(index)
+    positions = data_of(index)
     if positions.dtype.is_float and bool((positions != positions.astype("int64")).any()):
         raise IndexError("positions are floats that are not whole")
-    return constant(cast, index, dtype="int64")
+    return Tensor.make_const(positions) if positions.dtype == "int64" else constant(cast, index, dtype="int64")

@@ -2,11 +2,11 @@
 
 import math
 
-from needle.autograd import Tensor, TensorOp, array_api, as_constant, count, get_default_dtype, result_dtype
+from needle.autograd import Tensor, TensorOp, array_api, as_constant, constant, count, get_default_dtype, result_dtype
 from needle.ops.choosing import logical_and, not_equal, where
 from needle.ops.conversion import astype
 from needle.ops.fused import FusedOp
-from needle.ops.helpers import array_of, constant, index_of, no_bool, number
+from needle.ops.helpers import array_of, index_of, no_bool, number
 from needle.ops.indexing import gather
 from needle.ops.linalg import matmul
 from needle.ops.reductions import broadcast_to, logsumexp, mean, softmax, summation

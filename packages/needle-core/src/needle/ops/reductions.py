@@ -2,11 +2,10 @@
 
 import math
 
-from needle.autograd import TensorOp, array_api, count, frozen
+from needle.autograd import TensorOp, array_api, constant, count, frozen
 from needle.ops.choosing import equal, where
 from needle.ops.conversion import astype
 from needle.ops.functions import exp
-from needle.ops.helpers import constant
 from needle.ops.shapes import flip, reshape
 from needle_ndarray.extension import normal_axes
 
