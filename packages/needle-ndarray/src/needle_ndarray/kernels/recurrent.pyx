@@ -1,7 +1,7 @@
 # Recurrent layers: the cells, over rows of a batch, and sequences of them.
 #
-# A sequence packs its weights into micro-panels once. Each thread then takes some rows of the batch through all time steps: no thread
-# waits for another between two steps, and the bits of a row depend on nothing but the row.
+# A sequence packs its weights into micro-panels once. Each thread then takes some rows of the batch through all time steps: no
+# thread waits for another between two steps, and the bits of a row depend on nothing but the row.
 
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
@@ -140,6 +140,7 @@ cdef struct CellCall:           # what the tasks of a call share
     const CellRows* job
     int dtype
     Py_ssize_t rows
+    Py_ssize_t task_rows        # of them in a task
     Py_ssize_t size             # elements of a row of all operands
     char* bias
     char* scratch
@@ -200,7 +201,7 @@ cdef void cell_at(const CellCall* c, Py_ssize_t first, Py_ssize_t rows, F* bias,
 
 cdef void some_rows(const void* given, Py_ssize_t i, int thread) noexcept nogil:
     cdef const CellCall* c = <const CellCall*> given
-    cdef Py_ssize_t first = i * CELL_ROWS, rows = min(<Py_ssize_t> CELL_ROWS, c.rows - first), offset = thread * min(c.rows, <Py_ssize_t> CELL_ROWS) * c.size
+    cdef Py_ssize_t first = i * c.task_rows, rows = min(c.task_rows, c.rows - first), offset = thread * c.task_rows * c.size
     if c.dtype == FLOAT32:
         cell_at(c, first, rows, <float*> c.bias, <float*> c.scratch + offset)
     else:
@@ -211,10 +212,10 @@ cdef int cell_rows(CellRows* job, int dtype, Py_ssize_t rows, int threads) noexc
     """A cell over all rows; -1 when there is no memory for the staging buffers"""
     cdef Py_ssize_t item = 4 if dtype == FLOAT32 else 8, bias_bytes = 4 * job.n * item, i
     cdef CellCall c
-    c.job, c.dtype, c.rows, c.size = job, dtype, rows, 0
+    c.job, c.dtype, c.rows, c.task_rows, c.size = job, dtype, rows, min(rows, <Py_ssize_t> CELL_ROWS), 0
     for i in range(job.count):
         c.size += job.width[i]
-    c.bias = <char*> malloc(bias_bytes + threads * min(rows, <Py_ssize_t> CELL_ROWS) * c.size * item)
+    c.bias = <char*> malloc(bias_bytes + threads * c.task_rows * c.size * item)
     if c.bias is NULL:
         return -1
     c.scratch = c.bias + bias_bytes
@@ -222,7 +223,7 @@ cdef int cell_rows(CellRows* job, int dtype, Py_ssize_t rows, int threads) noexc
         memset(c.bias, 0, bias_bytes)
     else:
         gather(job.bias, 0, job.bias.size, c.bias)
-    share(some_rows, &c, (rows + CELL_ROWS - 1) // CELL_ROWS, threads)
+    share(some_rows, &c, (rows + c.task_rows - 1) // c.task_rows, threads)
     free(c.bias)
     return 0
 
