@@ -173,8 +173,8 @@ cdef class TensorPlan:
         """Whether the arguments are tensors, and these, the modes and all that was there before are as recorded."""
         cdef Modes* here = modes_here()
         cdef Py_ssize_t i
-        if len(args) != len(self.arguments) or here.no_grad != self.no_grad or here.anomaly or is_lazy(here) or here.trace is not NULL \
-                or here.used is not NULL or get_default_dtype() is not self.default_dtype:
+        if len(args) != len(self.arguments) or here.no_grad != self.no_grad or here.anomaly or is_lazy(here) \
+                or here.used is not NULL or here.trace is not NULL or get_default_dtype() is not self.default_dtype:
             return False
         for i in range(len(args)):
             if type(args[i]) is not Tensor or (<Tensor> args[i]).wants_grad != (<tuple> self.arguments[i])[2]:
