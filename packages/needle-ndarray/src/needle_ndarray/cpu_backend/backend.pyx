@@ -184,11 +184,8 @@ cdef class CPUBackend(Backend):
                 and x._size == result._size and op.out_code[x._dtype] == result._dtype \
                 and x._ptr is not NULL and y._ptr is not NULL and result._ptr is not NULL \
                 and x._ptr is not result._ptr and y._ptr is not result._ptr:
-            if x._compact and y._compact:
-                ewise.binary(op.code, x._dtype, x._ptr, y._ptr, result._ptr, x._size)
-                return
-            if x._compact and constant(y) or y._compact and constant(x):
-                ewise.binary_constant(op.code, x._dtype, x._ptr, y._ptr, not x._compact, result._ptr, x._size)
+            if x._compact and (y._compact or constant(y)) or y._compact and constant(x):
+                ewise.binary(op.code, x._dtype, x._ptr, y._ptr, result._ptr, x._size, x._compact, y._compact)
                 return
         host(a, &left)
         host(b, &right)

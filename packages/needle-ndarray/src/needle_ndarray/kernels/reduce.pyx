@@ -4,7 +4,7 @@
 from libc.math cimport INFINITY
 from libc.stdlib cimport free, malloc
 
-from needle_ndarray.kernels.strided cimport cast, coalesce, copy, gather, scatter
+from needle_ndarray.kernels.strided cimport cast, coalesce, copy, gather, offset_of, scatter
 from needle_ndarray.kernels.views cimport (
     BLOCK, CHUNK, FLOAT32, FLOAT64, INT32, INT64, T, UINT8, View, boolean, int64, magnitude, uint8
 )
@@ -204,16 +204,6 @@ cdef struct Job:
     Py_ssize_t groups               # tasks of one span
     char* partial                   # results of every span
     char* staged                    # room for a chunk, for every thread
-
-
-cdef Py_ssize_t offset_of(const View* a, Py_ssize_t flat) noexcept nogil:
-    """Elements from the view's first to its flat-th."""
-    cdef Py_ssize_t offset = 0
-    cdef int i
-    for i in range(a.ndim - 1, -1, -1):
-        offset += flat % a.shape[i] * a.strides[i]
-        flat //= a.shape[i]
-    return offset
 
 
 cdef A fold_span(const Job* job, const T* base, Py_ssize_t start, Py_ssize_t n, char* staged, A acc) noexcept nogil:
