@@ -58,39 +58,51 @@ cdef inline A identity(int op, A like) noexcept nogil:
 cdef T extreme(int op, const T* a, Py_ssize_t n) noexcept nogil:
     """Largest (smallest) of n >= WIDE elements, n a multiple of WIDE; NaN if one is"""
     cdef T best[WIDE]
-    cdef Py_ssize_t _i, k
+    cdef int nan[WIDE]
+    cdef int found = 0
+    cdef Py_ssize_t i, k
     for k in range(WIDE):
-        best[k] = a[k]
-    for _i in range(1, n // WIDE):
-        a += WIDE
+        best[k], nan[k] = a[k], 0
+    for i in range(n // WIDE):          # NaNs are noted on the side: the comparison alone is one instruction
         if op == MAX:
             for k in range(WIDE):
-                best[k] = best[k] if (best[k] >= a[k]) | (best[k] != best[k]) else a[k]
+                best[k] = a[WIDE * i + k] if a[WIDE * i + k] > best[k] else best[k]
+                nan[k] |= a[WIDE * i + k] != a[WIDE * i + k]
         else:
             for k in range(WIDE):
-                best[k] = best[k] if (best[k] <= a[k]) | (best[k] != best[k]) else a[k]
-    for k in range(1, WIDE):
-        if op == MAX:
-            best[0] = best[0] if (best[0] >= best[k]) | (best[0] != best[0]) else best[k]
-        else:
-            best[0] = best[0] if (best[0] <= best[k]) | (best[0] != best[0]) else best[k]
+                best[k] = a[WIDE * i + k] if a[WIDE * i + k] < best[k] else best[k]
+                nan[k] |= a[WIDE * i + k] != a[WIDE * i + k]
+    for k in range(WIDE):
+        found |= nan[k]
+        if (best[k] > best[0]) if op == MAX else (best[k] < best[0]):
+            best[0] = best[k]
+    for i in range(n if found else 0):
+        if a[i] != a[i]:
+            return a[i]
     return best[0]
+
+
+cdef inline A four(const T* a, Py_ssize_t step, A like) noexcept nogil:
+    """a[0] + a[step] + a[2 step] + a[3 step], floats as floats: a quarter of the conversions"""
+    if T is float:
+        return <A> ((a[0] + a[step]) + (a[2 * step] + a[3 * step]))
+    else:
+        return (<A> a[0] + <A> a[step]) + (<A> a[2 * step] + <A> a[3 * step])
 
 
 cdef A fold(int op, const T* a, Py_ssize_t n, A acc) noexcept nogil:
     """op(acc, a[0], a[1], ...)"""
     cdef A lane[LANES]
-    cdef Py_ssize_t i, _i, k, part, whole = n - n % LANES
+    cdef Py_ssize_t i, k, part, whole = n - n % LANES
     for k in range(LANES):
         lane[k] = identity(op, acc)
     if op == SUM:
-        if T is float:                  # four floats, then a double: a quarter of the conversions
+        if T is float:
             part = whole // (4 * LANES) * LANES         # from four places at once: memory answers sooner
-            for _i in range(part // LANES):
+            for i in range(part // LANES):
                 for k in range(LANES):
-                    lane[k] += <A> ((a[k] + a[part + k]) + (a[2 * part + k] + a[3 * part + k]))
-                a += LANES
-            a += 3 * part
+                    lane[k] += four(a + LANES * i + k, part, acc)
+            a += 4 * part
             n -= 4 * part
             whole = n - n % LANES
         for i in range(whole // LANES):
@@ -104,6 +116,8 @@ cdef A fold(int op, const T* a, Py_ssize_t n, A acc) noexcept nogil:
         whole = n - n % WIDE
         if whole > 0:
             lane[0] = <A> extreme(op, a, whole)
+        if whole == n:
+            return combine(op, acc, lane[0])
     elif op == ANY:
         for i in range(whole // LANES):
             for k in range(LANES):
@@ -135,13 +149,15 @@ cdef A pairwise(int op, const T* a, Py_ssize_t n, A acc) noexcept nogil:
 cdef void fold_rows(int op, const T* a, Py_ssize_t stride, Py_ssize_t rows, Py_ssize_t columns, A* acc) noexcept nogil:
     """acc[j] = op(acc[j], a[r * stride + j]) for every row r"""
     cdef Py_ssize_t _r, j
-    if op == SUM:                       # four rows at a time: the accumulators are read and written less often
-        while rows >= 4:
+    if op == SUM:                       # many rows at a time: the accumulators are read and written less often
+        while rows >= 8:
             for j in range(columns):
-                if T is float:
-                    acc[j] += <A> ((a[j] + a[stride + j]) + (a[2 * stride + j] + a[3 * stride + j]))
-                else:
-                    acc[j] += (<A> a[j] + <A> a[stride + j]) + (<A> a[2 * stride + j] + <A> a[3 * stride + j])
+                acc[j] = (acc[j] + four(a + j, stride, acc[0])) + four(a + 4 * stride + j, stride, acc[0])
+            a += 8 * stride
+            rows -= 8
+        if rows >= 4:
+            for j in range(columns):
+                acc[j] += four(a + j, stride, acc[0])
             a += 4 * stride
             rows -= 4
     for _r in range(rows):
@@ -309,8 +325,7 @@ cdef int reduce_of(Job* job, A like, View* out, int threads) noexcept nogil:
         partial[o] = identity(job.op, like)
     share(one_task, job, job.spans * job.groups, threads)
     for t in range(1, job.spans):
-        for o in range(outputs):
-            partial[o] = combine(job.op, partial[o], partial[t * outputs + o])
+        fold_rows(job.op, partial + t * outputs, 0, 1, outputs, partial)
     result.data, result.itemsize, result.size = <char*> partial, sizeof(A), outputs
     result.dtype = FLOAT64 if A is double else INT64
     result.ndim = job.outer.ndim
