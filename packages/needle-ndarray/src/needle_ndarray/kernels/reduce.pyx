@@ -21,6 +21,7 @@ ctypedef fused A:           # what is accumulated in: ints in int64, floats in d
 cdef enum:
     LANES = 16              # partial sums: few enough to stay in registers
     WIDE = 32               # partial maxima: too many to be unrolled, which is what makes a vector loop of them
+    STREAMS = 16384         # floats from which a run is read at four places: each is pages long, as prefetching needs it
     SPAN = 65536            # elements of one partial result
     PAIRWISE = 512          # doubles added up without halving: 32 to a lane
 
@@ -93,15 +94,17 @@ cdef inline A four(const T* a, Py_ssize_t step, A like) noexcept nogil:
 cdef A fold(int op, const T* a, Py_ssize_t n, A acc) noexcept nogil:
     """op(acc, a[0], a[1], ...)"""
     cdef A lane[LANES]
-    cdef Py_ssize_t i, k, part, whole = n - n % LANES
+    cdef Py_ssize_t i, k, part, distance, step, whole = n - n % LANES
     for k in range(LANES):
         lane[k] = identity(op, acc)
     if op == SUM:
-        if T is float:
-            part = whole // (4 * LANES) * LANES         # from four places at once: memory answers sooner
+        if T is float:                  # of a long run from four places at once: memory answers sooner
+            part = whole // (4 * LANES) * LANES
+            distance = part if n >= STREAMS else <Py_ssize_t> LANES
+            step = LANES if n >= STREAMS else 4 * LANES
             for i in range(part // LANES):
                 for k in range(LANES):
-                    lane[k] += four(a + LANES * i + k, part, acc)
+                    lane[k] += four(a + i * step + k, distance, acc)
             a += 4 * part
             n -= 4 * part
             whole = n - n % LANES
