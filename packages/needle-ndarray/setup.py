@@ -51,7 +51,7 @@ COMPILE = [
     "-fno-math-errno",
     "-fno-trapping-math",
     "-ffp-contract=off",
-    "-fopenmp-simd",  # loops as vectors; threads are our own (team.h)
+    "-fopenmp-simd",  # loops as vectors; threads are our own (thread_pool.h)
     "-Wno-unused-function",
     "-Wno-tautological-compare",
 ]

@@ -69,7 +69,7 @@ cdef struct Rows:               # a call: what its tasks read and write
     bint flat, out_flat
     Py_ssize_t n, out_n         # elements of a row
     char* staged
-    Py_ssize_t room             # bytes of it for each thread
+    Py_ssize_t scratch           # bytes of it for each thread
     int outside                 # a label is
 
 
@@ -89,7 +89,7 @@ cdef void softmax_at(const Rows* job, Py_ssize_t i, F* staged) noexcept nogil:
 
 cdef void one_softmax(const void* given, Py_ssize_t i, int thread) noexcept nogil:
     cdef const Rows* job = <const Rows*> given
-    cdef char* staged = job.staged + thread * job.room
+    cdef char* staged = job.staged + thread * job.scratch
     if job.a.dtype == FLOAT32:
         softmax_at(job, i, <float*> staged)
     else:
@@ -97,12 +97,12 @@ cdef void one_softmax(const void* given, Py_ssize_t i, int thread) noexcept nogi
 
 
 cdef int run_rows(Rows* job, Task task, Py_ssize_t elements, int threads) noexcept nogil:
-    """A task for every row, with room for so many elements"""
+    """A task for every row, with scratch memory for so many elements"""
     job.n = job.a.shape[job.a.ndim - 1]
     job.out_n = job.n if job.out.ndim == job.a.ndim else 1
     job.flat, job.out_flat, job.outside = contiguous(job.a), contiguous(job.out), 0
-    job.room = elements * job.a.itemsize
-    job.staged = <char*> malloc(max(threads * job.room, <Py_ssize_t> 1))        # NULL is no answer for no bytes
+    job.scratch = elements * job.a.itemsize
+    job.staged = <char*> malloc(max(threads * job.scratch, <Py_ssize_t> 1))        # NULL is no answer for no bytes
     if job.staged is NULL:
         return -1
     share(task, job, job.a.size // job.n if job.n else 0, threads)
@@ -142,7 +142,7 @@ cdef void cross_entropy_at(Rows* job, Py_ssize_t i, F* staged) noexcept nogil:
 
 cdef void one_cross_entropy(const void* given, Py_ssize_t i, int thread) noexcept nogil:
     cdef Rows* job = <Rows*> given
-    cdef char* staged = job.staged + thread * job.room
+    cdef char* staged = job.staged + thread * job.scratch
     if job.a.dtype == FLOAT32:
         cross_entropy_at(job, i, <float*> staged)
     else:

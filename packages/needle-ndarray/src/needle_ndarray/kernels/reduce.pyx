@@ -222,7 +222,7 @@ cdef struct Job:
     Py_ssize_t group                # horizontal: outputs of one task; vertical: columns of one task
     Py_ssize_t groups               # tasks of one span
     char* partial                   # results of every span
-    char* staged                    # room for a chunk, for every thread
+    char* staged                    # memory for a chunk, for every thread
 
 
 cdef A fold_span(const Job* job, const T* base, Py_ssize_t start, Py_ssize_t n, char* staged, A acc) noexcept nogil:
@@ -477,24 +477,24 @@ cdef struct Lines:
     const View* a
     const View* out
     Py_ssize_t n, out_n             # elements of a line and of its result
-    Py_ssize_t room                 # bytes of either, staged
+    Py_ssize_t scratch               # bytes of either, staged
     char* staged
 
 
 cdef void one_line(const void* given, Py_ssize_t i, int thread) noexcept nogil:
     cdef const Lines* job = <const Lines*> given
-    cdef char* here = job.staged + 2 * thread * job.room
+    cdef char* here = job.staged + 2 * thread * job.scratch
     gather(job.a, i * job.n, job.n, here)
-    line(job.op, here, job.a.dtype, here + job.room, job.n)
-    scatter(here + job.room, i * job.out_n, job.out_n, job.out)
+    line(job.op, here, job.a.dtype, here + job.scratch, job.n)
+    scatter(here + job.scratch, i * job.out_n, job.out_n, job.out)
 
 
 cdef int lines(int op, View* a, View* out, Py_ssize_t out_n, int threads) noexcept nogil:
     """Every line along the last axis of `a`, into out_n elements of out each"""
     cdef Lines job
     job.op, job.a, job.out, job.n, job.out_n = op, a, out, a.shape[a.ndim - 1], out_n
-    job.room = (job.n + 8) * 8
-    job.staged = <char*> malloc(2 * threads * job.room)
+    job.scratch = (job.n + 8) * 8
+    job.staged = <char*> malloc(2 * threads * job.scratch)
     if job.staged is NULL:
         return -1
     share(one_line, &job, a.size // job.n if job.n else 0, threads)

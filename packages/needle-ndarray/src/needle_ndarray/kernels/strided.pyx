@@ -288,7 +288,7 @@ cdef struct Copy:
     const View* out
     bint a_flat, out_flat
     Py_ssize_t chunk, block         # elements staged at a time, and of a task
-    char* staged                    # room for two chunks, for every thread
+    char* staged                    # memory for two chunks, for every thread
 
 
 cdef void copy_range(const Copy* job, Py_ssize_t start, Py_ssize_t n, char* staged) noexcept nogil:
