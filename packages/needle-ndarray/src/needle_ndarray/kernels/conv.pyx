@@ -6,9 +6,9 @@ from libc.string cimport memcpy, memset
 
 from needle_ndarray.kernels.direct cimport (
     adjoint_of, band_rows, band_tasks, direct, fits, many_small, packed_elements, padded_elements, part_elements, weight_part)
-from needle_ndarray.kernels.gemm cimport Blas, Matrix, product, row_major, transposed
+from needle_ndarray.kernels.gemm cimport Blas, add_transposed_product, multiply, multiply_transposed
 from needle_ndarray.kernels.memoryviews cimport images, matrices, matrix, rows_apart, vector
-from needle_ndarray.kernels.views cimport FLOAT32, FLOAT64, F
+from needle_ndarray.kernels.views cimport FLOAT32, F
 from needle_ndarray.threads cimport share
 
 cdef extern from "conv.h" nogil:
@@ -175,28 +175,6 @@ cdef void add_columns(const Conv* g, F[:, :, :, ::1] a, Py_ssize_t place, Py_ssi
 
 # ---- Matrix products ----------------------------------------------------------------------------------------------
 
-cdef inline Matrix operand(const F[:, ::1] a) noexcept nogil:
-    return row_major(&a[0, 0], a.strides[0] // <Py_ssize_t> sizeof(F))
-
-
-cdef inline void multiply(const Blas* blas, const F[:, ::1] a, const F[:, ::1] b, F[:, ::1] out) noexcept nogil:
-    """out = a @ b"""
-    product(blas, FLOAT32 if F is float else FLOAT64, out.shape[0], a.shape[1], out.shape[1], 1, operand(a), operand(b), False,
-            operand(out))
-
-
-cdef inline void multiply_transposed(const Blas* blas, const F[:, ::1] a, const F[:, ::1] b, F[:, ::1] out) noexcept nogil:
-    """out = a @ b^T"""
-    product(blas, FLOAT32 if F is float else FLOAT64, out.shape[0], a.shape[1], out.shape[1], 1, operand(a),
-            transposed(operand(b)), False, operand(out))
-
-
-cdef inline void add_product(const Blas* blas, const F[:, ::1] a, const F[:, ::1] b, F[:, ::1] out) noexcept nogil:
-    """out += a^T @ b"""
-    product(blas, FLOAT32 if F is float else FLOAT64, out.shape[0], a.shape[0], out.shape[1], 1, transposed(operand(a)),
-            operand(b), True, operand(out))
-
-
 cdef F[:, ::1] seen(const Plan* plan, F[:, :, :, ::1] x, Py_ssize_t place, Py_ssize_t rows, Py_ssize_t group,
                     F* scratch) noexcept nogil:
     """A row for each of these output places: what it sees of the input, of the channels of one group"""
@@ -213,7 +191,7 @@ cdef void forward(const Plan* plan, const Blas* blas, F[:, :, :, ::1] x, const F
     """y, the output places from `place` on, = columns @ weight, group by group"""
     cdef Py_ssize_t filters = plan.g.f // plan.g.groups, i
     for i in range(plan.g.groups):
-        multiply(blas, seen(plan, x, place, y.shape[0], i, scratch), weight[:, i * filters:(i + 1) * filters],
+        multiply(blas, 1, seen(plan, x, place, y.shape[0], i, scratch), weight[:, i * filters:(i + 1) * filters],
                  y[:, i * filters:(i + 1) * filters])
 
 
@@ -222,8 +200,8 @@ cdef void weight_grad(const Plan* plan, const Blas* blas, F[:, :, :, ::1] x, Py_
     """weight += columns^T @ y, the gradient of the output places from `place` on"""
     cdef Py_ssize_t filters = plan.g.f // plan.g.groups, i
     for i in range(plan.g.groups):
-        add_product(blas, seen(plan, x, place, y.shape[0], i, scratch), y[:, i * filters:(i + 1) * filters],
-                    weight[:, i * filters:(i + 1) * filters])
+        add_transposed_product(blas, 1, seen(plan, x, place, y.shape[0], i, scratch), y[:, i * filters:(i + 1) * filters],
+                               weight[:, i * filters:(i + 1) * filters])
 
 
 cdef void pointwise_input_grad(const Plan* plan, const Blas* blas, const F[:, ::1] weight, const F[:, ::1] y,
@@ -231,7 +209,7 @@ cdef void pointwise_input_grad(const Plan* plan, const Blas* blas, const F[:, ::
     """x = y @ weight^T, group by group, for some places"""
     cdef Py_ssize_t count = plan.g.c // plan.g.groups, filters = plan.g.f // plan.g.groups, i
     for i in range(plan.g.groups):
-        multiply_transposed(blas, y[:, i * filters:(i + 1) * filters], weight[:, i * filters:(i + 1) * filters],
+        multiply_transposed(blas, 1, y[:, i * filters:(i + 1) * filters], weight[:, i * filters:(i + 1) * filters],
                             x[:, i * count:(i + 1) * count])
 
 
@@ -246,13 +224,13 @@ cdef void input_grad(const Plan* plan, const Blas* blas, const F[:, ::1] weight,
     while place < last * g.ow:
         rows = min(plan.rows, last * g.ow - place)
         for i in range(g.groups):
-            multiply_transposed(blas, y[place:place + rows, i * filters:(i + 1) * filters],
+            multiply_transposed(blas, 1, y[place:place + rows, i * filters:(i + 1) * filters],
                                 weight[:, i * filters:(i + 1) * filters], matrix(scratch, rows, g.kh * g.kw * count))
             add_columns(g, images(scratch, rows, g.kh, g.kw, count), place, i * count, top, bottom, x)
         place += rows
 
 
-# ---- One filter per channel ---------------------------------------------------------------------------------------
+# ---- One filter per channel: by a copy of the sizes, which no store can change ----------------------------------------
 
 cdef inline void weigh(const F* a, Py_ssize_t outer, Py_ssize_t a_down, Py_ssize_t inner, Py_ssize_t a_across, const F* b,
                        Py_ssize_t b_down, Py_ssize_t b_across, F* out, Py_ssize_t n, bint add_to) noexcept nogil:
@@ -263,7 +241,7 @@ cdef inline void weigh(const F* a, Py_ssize_t outer, Py_ssize_t a_down, Py_ssize
         weigh_double(a, outer, a_down, inner, a_across, b, b_down, b_across, out, n, add_to)
 
 
-cdef void depthwise_forward(const Conv* g, const F[:, :, :, ::1] x, const F[:, :, ::1] weight, bint flipped, Py_ssize_t place,
+cdef void depthwise_forward(Conv g, const F[:, :, :, ::1] x, const F[:, :, ::1] weight, bint flipped, Py_ssize_t place,
                             F[:, ::1] y) noexcept nogil:
     """y, the output places from `place` on, = sum of x * weight over the kernel; flipped: the kernel from its end"""
     cdef Py_ssize_t r, n, iy, ix, top, bottom, left, right, step = -g.c if flipped else g.c
@@ -281,7 +259,7 @@ cdef void depthwise_forward(const Conv* g, const F[:, :, :, ::1] x, const F[:, :
               g.kw * step, step, &y[r, 0], g.c, False)
 
 
-cdef void depthwise_weight_grad(const Conv* g, const F[:, :, :, ::1] x, const F[:, :, :, ::1] y, Py_ssize_t row, Py_ssize_t stop,
+cdef void depthwise_weight_grad(Conv g, const F[:, :, :, ::1] x, const F[:, :, :, ::1] y, Py_ssize_t row, Py_ssize_t stop,
                                 F[:, :, ::1] weight) noexcept nogil:
     """weight[ky, kx] += sum of x * y over the rows of the result from row to stop, counted through all images"""
     cdef Py_ssize_t ky, kx, n, oy, iy, ix, first, last
@@ -337,7 +315,7 @@ cdef void forward_task(const Work* job, Py_ssize_t b, F* scratch) noexcept nogil
     cdef F* weight = <F*> job.weight
     cdef F[:, ::1] y = matrix(<F*> job.y + place * g.f, rows, g.f)
     if plan.algorithm == DEPTHWISE:
-        depthwise_forward(g, x, matrices(weight, g.kh, g.kw, g.c), plan.adjoint, place, y)
+        depthwise_forward(g[0], x, matrices(weight, g.kh, g.kw, g.c), plan.adjoint, place, y)
     else:
         forward(plan, job.blas, x, matrix(weight, g.kh * g.kw * (g.c // g.groups), g.f), place, y, scratch)
 
@@ -373,7 +351,7 @@ cdef void weight_grad_task(const Work* job, Py_ssize_t part, F* scratch) noexcep
     cdef F* sums = <F*> job.sums + part * k * g.f
     memset(sums, 0, k * g.f * sizeof(F))
     if plan.algorithm == DEPTHWISE:
-        depthwise_weight_grad(g, x, y, part * (g.n * g.oh) // parts, (part + 1) * (g.n * g.oh) // parts,
+        depthwise_weight_grad(g[0], x, y, part * (g.n * g.oh) // parts, (part + 1) * (g.n * g.oh) // parts,
                               matrices(sums, g.kh, g.kw, g.f))
     elif plan.algorithm == TILES:
         weight_part(g, x, y, part, parts, images(sums, g.kh, g.kw, g.c // g.groups, g.f), scratch)
