@@ -677,7 +677,7 @@ cdef class NDArray:
         """The only element as a Python number."""
         if self._size != 1:
             raise ValueError(f"item: expected one element, shape {self.shape} has {self._size}")
-        if self._ptr is NULL or hears_numbers(self._backend):
+        if self._ptr is NULL or self._backend.listener is not None and hears_numbers(self._backend.listener):
             return self._backend.to_host(self).item()
         if self._dtype == FLOAT32:
             return (<float*> self._ptr)[0]

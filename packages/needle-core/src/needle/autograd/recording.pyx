@@ -108,24 +108,23 @@ def current_op():
     return "" if here.op is NULL else type(<object> here.op).__name__, here.walking > 0
 
 
-cdef inline object compute(Op op, tuple inputs):
-    """op.compute of the inputs' data"""
-    return compute_now(op, inputs) if listeners == 0 else compute_named(op, inputs)
-
-
 cdef object compute_named(Op op, tuple inputs):
+    """`compute`, with the op known to `current_op` meanwhile"""
     cdef Modes* here = modes_here()
     cdef PyObject* outer = here.op
     here.op = <PyObject*> op
     try:
-        return compute_now(op, inputs)
+        return compute(op, inputs)
     finally:
         here.op = outer
 
 
-cdef object compute_now(Op op, tuple inputs):
+cdef object compute(Op op, tuple inputs):
+    """op.compute of the inputs' data"""
     cdef Py_ssize_t n = PyTuple_GET_SIZE(inputs)
     cdef object data, function
+    if listeners != 0 and modes_here().op is not <PyObject*> op:
+        return compute_named(op, inputs)
     if op.seen == 0 or op.seen != type_version(op):
         op.compute_function = type(op).compute      # of the class: a look into the instance first makes its __dict__
         op.seen = type_version(op)
