@@ -109,7 +109,10 @@ def extensions():
     """One C file per .pyx; a kernel's C file is compiled once per level into kernels/<level>/."""
     names = MODULES + [f"cpu_backend.{name}" for name in CPU_BACKEND]
     modules = [extension(f"needle_ndarray.{name}", f"{ROOT}/{name.replace('.', '/')}.pyx") for name in names]
-    once = translate([*modules, Extension(SHARED, [f"{ROOT}/_cython.c"], extra_compile_args=COMPILE)], DIRECTIVES)
+    once = translate(
+        [*modules, Extension(SHARED, [f"{ROOT}/_cython.c"], extra_compile_args=COMPILE, extra_link_args=LINK)],
+        DIRECTIVES,
+    )
     kernels = [extension(f"needle_ndarray.kernels.{name}", f"{ROOT}/kernels/{name}.pyx") for name in KERNELS]
     translate(kernels, DIRECTIVES | KERNEL_DIRECTIVES)
     kernels = [
