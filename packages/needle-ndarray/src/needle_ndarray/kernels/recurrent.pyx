@@ -182,10 +182,12 @@ cdef void cell_at(const CellCall* c, Py_ssize_t first, Py_ssize_t rows, F* bias,
     """Some rows of a cell; what is not contiguous is staged"""
     cdef const CellRows* job = c.job
     cdef F* at[8]
-    cdef int k
+    cdef int k, gates = job.count - 1
+    cdef bint over_x = (job.cell == LSTM or job.cell == GRU) and job.at[gates] is not NULL \
+        and job.at[gates].data is job.at[0].data           # y goes to the gates first: x would be lost
     for k in range(job.count):
         at[k] = scratch
-        if job.at[k] is not NULL and contiguous(job.at[k]):
+        if job.at[k] is not NULL and contiguous(job.at[k]) and not (k == 0 and over_x):
             at[k] = <F*> job.at[k].data + first * job.width[k]
         elif job.at[k] is not NULL and k < job.inputs:
             gather(job.at[k], first * job.width[k], rows * job.width[k], <char*> scratch)
