@@ -29,6 +29,7 @@ KERNELS = [
     "staging",
     "strided",
     "reduce",
+    "scan",
     "gemm",
     "matmul",
     "index",

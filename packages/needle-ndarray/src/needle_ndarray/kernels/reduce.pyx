@@ -4,14 +4,14 @@
 from libc.math cimport INFINITY
 from libc.stdlib cimport free, malloc
 
-from needle_ndarray.kernels.strided cimport cast, coalesce, copy, gather, offset_of, scatter
+from needle_ndarray.kernels.strided cimport cast, coalesce, copy, gather, offset_of
 from needle_ndarray.kernels.views cimport (
     BLOCK, CHUNK, FLOAT32, FLOAT64, INT32, INT64, T, UINT8, View, boolean, int64, magnitude, uint8
 )
-from needle_ndarray.optable cimport ALL, ANY, ARGMAX, ARGMIN, CUMSUM, MAX, MIN, PROD, SUM
+from needle_ndarray.optable cimport ALL, ANY, MAX, MIN, PROD, SUM
 from needle_ndarray.threads cimport share
 
-from needle_ndarray.backend import ARG_REDUCE, REDUCE, SCAN
+from needle_ndarray.backend import REDUCE
 from needle_ndarray.kernels import check_ops
 
 ctypedef fused A:           # what is accumulated in: ints in int64, floats in double
@@ -28,8 +28,6 @@ cdef enum:
 cdef int64 LARGEST = 0x7fffffffffffffff
 
 check_ops(REDUCE, {SUM, PROD, MAX, MIN, ANY, ALL}, "kernels/reduce.pyx")
-check_ops(ARG_REDUCE, {ARGMAX, ARGMIN}, "kernels/reduce.pyx")
-check_ops(SCAN, {CUMSUM}, "kernels/reduce.pyx")
 
 
 # ---- Runs --------------------------------------------------------------------------
@@ -202,13 +200,6 @@ cdef void pairwise_rows(int op, const T* a, Py_ssize_t stride, Py_ssize_t rows, 
     fold_rows(op, a, stride, rows, columns, acc)
 
 
-cdef double fold_floats(int op, int dtype, const char* a, Py_ssize_t n) noexcept nogil:
-    """op over n contiguous floats, in double"""
-    if dtype == FLOAT32:
-        return fold(op, <const float*> a, n, identity(op, <double> 0))
-    return pairwise(op, <const double*> a, n, identity(op, <double> 0))
-
-
 # ---- Reductions over any axes --------------------------------------------------------------------------
 
 cdef struct Job:
@@ -341,37 +332,21 @@ cdef int reduce_of(Job* job, A like, View* out, int threads) noexcept nogil:
     return status
 
 
-cdef void reduce_all(int op, int dtype, const char* a, Py_ssize_t n, int out_dtype, char* out) noexcept nogil:
-    """out = op over n contiguous elements: few enough for one span"""
-    cdef double floats
-    cdef int64 ints
-    if dtype >= FLOAT32:
-        floats = fold_floats(op, dtype, a, n)
-        cast(FLOAT64, out_dtype, <char*> &floats, out, 1)
-        return
-    if dtype == INT32:
-        ints = fold(op, <const int*> a, n, identity(op, <int64> 0))
-    elif dtype == INT64:
-        ints = fold(op, <const int64*> a, n, identity(op, <int64> 0))
-    elif dtype == UINT8:
-        ints = fold(op, <const uint8*> a, n, identity(op, <int64> 0))
-    else:
-        ints = fold(op, <const boolean*> a, n, identity(op, <int64> 0))
-    cast(INT64, out_dtype, <char*> &ints, out, 1)
-
-
 cdef void rows_of(int op, const T* a, Py_ssize_t rows, Py_ssize_t columns, A acc, int out_dtype, char* out) noexcept nogil:
     cdef A folded[CHUNK]
     cdef Py_ssize_t j
     for j in range(columns):
         folded[j] = identity(op, acc)
-    pairwise_rows(op, a, columns, rows, columns, folded)
+    if columns == 1:
+        folded[0] = pairwise(op, a, rows, folded[0])
+    else:
+        pairwise_rows(op, a, columns, rows, columns, folded)
     cast(FLOAT64 if A is double else INT64, out_dtype, <char*> folded, out, columns)
 
 
 cdef void reduce_rows(int op, int dtype, const char* a, Py_ssize_t rows, Py_ssize_t columns, int out_dtype,
                       char* out) noexcept nogil:
-    """out[j] = op over a[:, j], contiguous: at most CHUNK columns, and few enough elements for one span"""
+    """out[j] = op over a[:, j], contiguous: at most CHUNK columns (a whole array is one), and few enough elements for one span"""
     if dtype == FLOAT32:
         rows_of(op, <const float*> a, rows, columns, <double> 0, out_dtype, out)
     elif dtype == FLOAT64:
@@ -422,91 +397,3 @@ cdef int reduce_views(int op, View* a, int kept, View* out, int threads) noexcep
     if a.dtype == FLOAT32 or a.dtype == FLOAT64:
         return reduce_of(&job, <double> 0, out, threads)
     return reduce_of(&job, <int64> 0, out, threads)
-
-
-# ---- Along one axis, the last --------------------------------------------------------------------------
-
-cdef Py_ssize_t position(int op, const T* a, Py_ssize_t n) noexcept nogil:
-    """Index of the first largest (smallest) element, or of the first NaN"""
-    cdef T best = a[0]
-    cdef Py_ssize_t i, at = 0
-    if best != best:
-        return 0
-    for i in range(1, n):
-        if a[i] != a[i]:
-            return i
-        if (a[i] > best) if op == ARGMAX else (a[i] < best):
-            best, at = a[i], i
-    return at
-
-
-cdef void running_sum(const T* a, T* out, Py_ssize_t n) noexcept nogil:
-    """out[i] = a[0] + ... + a[i], from the left as NumPy adds"""
-    cdef Py_ssize_t i
-    cdef T total = 0
-    for i in range(n):
-        total += a[i]
-        out[i] = total
-
-
-cdef void line(int op, const char* a, int dtype, char* out, Py_ssize_t n) noexcept nogil:
-    """One line of an arg_reduce (op >= 0) or of a scan"""
-    if op >= 0:
-        if dtype == FLOAT32:
-            (<int64*> out)[0] = position(op, <const float*> a, n)
-        elif dtype == FLOAT64:
-            (<int64*> out)[0] = position(op, <const double*> a, n)
-        elif dtype == INT32:
-            (<int64*> out)[0] = position(op, <const int*> a, n)
-        elif dtype == INT64:
-            (<int64*> out)[0] = position(op, <const int64*> a, n)
-        elif dtype == UINT8:
-            (<int64*> out)[0] = position(op, <const uint8*> a, n)
-        else:
-            (<int64*> out)[0] = position(op, <const boolean*> a, n)
-    elif dtype == FLOAT32:
-        running_sum(<const float*> a, <float*> out, n)
-    elif dtype == FLOAT64:
-        running_sum(<const double*> a, <double*> out, n)
-    else:
-        running_sum(<const int64*> a, <int64*> out, n)
-
-
-cdef struct Lines:
-    int op
-    const View* a
-    const View* out
-    Py_ssize_t n, out_n             # elements of a line and of its result
-    Py_ssize_t scratch               # bytes of either, staged
-    char* staged
-
-
-cdef void one_line(const void* given, Py_ssize_t i, int thread) noexcept nogil:
-    cdef const Lines* job = <const Lines*> given
-    cdef char* here = job.staged + 2 * thread * job.scratch
-    gather(job.a, i * job.n, job.n, here)
-    line(job.op, here, job.a.dtype, here + job.scratch, job.n)
-    scatter(here + job.scratch, i * job.out_n, job.out_n, job.out)
-
-
-cdef int lines(int op, View* a, View* out, Py_ssize_t out_n, int threads) noexcept nogil:
-    """Every line along the last axis of `a`, into out_n elements of out each"""
-    cdef Lines job
-    job.op, job.a, job.out, job.n, job.out_n = op, a, out, a.shape[a.ndim - 1], out_n
-    job.scratch = (job.n + 8) * 8
-    job.staged = <char*> malloc(2 * threads * job.scratch)
-    if job.staged is NULL:
-        return -1
-    share(one_line, &job, a.size // job.n if job.n else 0, threads)
-    free(job.staged)
-    return 0
-
-
-cdef int arg_reduce_views(int op, View* a, View* out, int threads) noexcept nogil:
-    """out = position of the largest (smallest) along the last axis of a"""
-    return lines(op, a, out, 1, threads)
-
-
-cdef int scan_views(View* a, View* out, int threads) noexcept nogil:
-    """out = running sums along the last axis of a"""
-    return lines(-1, a, out, a.shape[a.ndim - 1], threads)
