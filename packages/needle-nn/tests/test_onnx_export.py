@@ -1,5 +1,7 @@
 """What an export leaves alone, what it refuses and says then, names, files, converters of one's own, the command."""
 
+import doctest
+import importlib
 import subprocess
 import sys
 import threading
@@ -269,6 +271,12 @@ def test_register(tmp_path, table):
     same(model, run, (X,))
     with pytest.raises(TypeError, match="expected a class of ops"):
         register(nn.ReLU)
+
+
+@pytest.mark.parametrize("name", ["export", "graph", "registry", "sizes"])
+def test_examples(name, table):
+    module = importlib.import_module(f"needle_nn.onnx.{name}")
+    assert doctest.testmod(module).failed == 0 and doctest.testmod(module).attempted
 
 
 @ndl.operator
