@@ -181,7 +181,7 @@ def profile(function: Callable | None = None) -> Any:
     >>> with ndl.profile() as p:
     ...     c = (a @ b + 1).sum()
     >>> [(row.name, row.calls, row.flops) for row in sorted(p.rows())]
-    [('AddScalar', 2, 800), ('MatMul', 1, 48000), ('Summation', 1, 800), ('between operations', 0, 0)]
+    [('AddScalar', 1, 800), ('MatMul', 1, 48000), ('Summation', 1, 800), ('between operations', 0, 0)]
     """
     made = Profile()
     return made if function is None else made(function)
