@@ -8,7 +8,6 @@ from cpython.tuple cimport PyTuple_GET_ITEM
 from libc.stdlib cimport free, malloc
 
 from needle_ndarray.backend cimport Backend, Op
-from needle_ndarray.buffer cimport Buffer
 from needle_ndarray.ndarray cimport NDArray, empty_compact, view_of
 from needle_ndarray.optable cimport itemsize
 
@@ -18,8 +17,8 @@ cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject*)
 
 cdef enum Code:
-    OTHER, REPEAT, FILL, COPY, UNARY, BINARY, WHERE, REDUCE, MATMUL, LINEAR, ROWS, CROSS_ENTROPY, CROSS_ENTROPY_GRAD, NORM, NORM_GRAD
-    TAKE, SCATTER, STEP
+    OTHER, REPEAT, FILL, COPY, UNARY, BINARY, WHERE, REDUCE, MATMUL, LINEAR, ROWS, CROSS_ENTROPY, CROSS_ENTROPY_GRAD, NORM
+    NORM_GRAD, TAKE, SCATTER, STEP
 
 cdef dict CODES = {
     "repeat": REPEAT, "fill": FILL, "copy": COPY, "unary": UNARY, "binary": BINARY, "where": WHERE, "reduce": REDUCE,

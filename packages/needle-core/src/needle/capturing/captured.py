@@ -2,9 +2,9 @@
 
 import functools
 import warnings
+from _thread import allocate_lock  # threading is not imported by NumPy
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from threading import Lock
 from typing import Any
 
 from needle.autograd import Tensor, TensorTuple, name_ops
@@ -246,7 +246,7 @@ class Captured(Replayer):
         functools.update_wrapper(self, function)
         self.function, self.strict, self.limit, self.without = function, strict, limit, tuple(without)
         self._entries: OrderedDict[Any, Entry] = OrderedDict()
-        self._lock = Lock()
+        self._lock = allocate_lock()
 
     @property
     def plans(self) -> list[CapturedPlan]:

@@ -6,9 +6,9 @@ written down with the dictionary it was found in. What cannot be repeated at all
 clock, files) is refused when it is called.
 """
 
+import os.path
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
@@ -182,12 +182,10 @@ def _kind(filename: str) -> str:
     place = place_in_library(filename)
     if not place:
         return "user"
-    return "layer" if place[:2] in (("needle_nn", "nn"), ("needle_nn", "models")) else "trusted"
+    return "layer" if place[0] == "needle_nn" and place[1] in ("nn", "models", "command") else "trusted"
 
 
-_STANDARD = (
-    str(Path(contextfile).parent) if (contextfile := getattr(sys.modules["types"], "__file__", "")) else "<none>"
-)
+_STANDARD = os.path.dirname(os.path.__file__)
 
 
 def changing(function: Any) -> str | None:

@@ -3,7 +3,6 @@
 They run in the order of PASSES; `needle.capture(..., without=("in_place",))` leaves some out.
 """
 
-from bisect import bisect, insort
 from typing import TYPE_CHECKING
 
 from needle_ndarray.capture.recorder import Call, View
@@ -69,7 +68,9 @@ def reuse_results(plan: "Plan") -> None:
             continue
         if movable:
             results = {buffer: 10**9 + i for i, buffer in enumerate(sorted(written))}  # under these names in every call
-            values = [arg if isinstance(arg, View) else repr(arg) for arg in renamed(call, results).args]  # -0.0 is not 0.0
+            values = [
+                arg if isinstance(arg, View) else repr(arg) for arg in renamed(call, results).args
+            ]  # -0.0 is not 0.0
             key = (call.verb, *values, *sorted((buffer, done.get(buffer, 0)) for buffer in plan.read(call)))
             before = known.setdefault(key, call)
             if before is not call:
@@ -176,7 +177,8 @@ class Arena:
             start, stop = min(fitting, key=lambda gap: gap[1] - gap[0])
             self.gaps.remove((start, stop))
             if start + size < stop:
-                insort(self.gaps, (start + size, stop))
+                self.gaps.append((start + size, stop))
+                self.gaps.sort()
             return start
         start = self.size
         if self.gaps and self.gaps[-1][1] == self.size:  # the gap at the end grows
@@ -186,7 +188,7 @@ class Arena:
 
     def give_back(self, start: int, nbytes: int) -> None:
         stop = start + self._rounded(nbytes)
-        i = bisect(self.gaps, (start, stop))
+        i = sum(gap[0] < start for gap in self.gaps)
         if i < len(self.gaps) and self.gaps[i][0] == stop:
             stop = self.gaps.pop(i)[1]
         if i > 0 and self.gaps[i - 1][1] == start:

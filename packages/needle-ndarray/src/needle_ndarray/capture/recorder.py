@@ -4,12 +4,11 @@ Nothing is held that the function lets go: a view is written down as its buffer'
 that was allocated while recording gets a number of its own each time it is handed out. Only memory that was there before is held.
 """
 
-import os
+import os.path
 import sys
+from _thread import get_ident  # threading is not imported by NumPy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from threading import get_ident
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -284,7 +283,7 @@ def place_in_library(filename: str) -> tuple[str, ...]:
     place = _places.get(filename)
     if place is None:
         folders = [
-            (name, str(Path(sys.modules[name].__file__ or "").parent)) for name in PACKAGES if name in sys.modules
+            (name, os.path.dirname(sys.modules[name].__file__ or "")) for name in PACKAGES if name in sys.modules
         ]
         inside = [(name, filename[len(folder) :]) for name, folder in folders if filename.startswith(folder + os.sep)]
         place = _places[filename] = (inside[0][0], *inside[0][1].split(os.sep)[1:]) if inside else ()
@@ -306,7 +305,8 @@ def line_of_user() -> tuple[str, int]:
 def made_by_user() -> bool:
     """Whether the values that go to a device come from the user's own line, through nothing but constructors."""
     frame = sys._getframe(1)
-    own = str(Path(__file__).parent), str(Path(__file__).parents[1] / "listening.py")
+    folder = os.path.dirname(__file__)
+    own = folder, os.path.join(os.path.dirname(folder), "listening.py")
     while frame.f_back is not None:
         name = frame.f_code.co_filename
         if not name.startswith(own) and frame.f_code.co_name not in CONSTRUCTORS:

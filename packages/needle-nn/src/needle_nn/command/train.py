@@ -83,8 +83,8 @@ def _add_recipe(made: argparse.ArgumentParser, name: str, recipe: Recipe) -> Non
     made.add_argument(
         "--capture",
         action=argparse.BooleanOptionalAction,
-        default=True,
-        help="replay steps as plans, with the same bits (default: on); --no-capture runs every one through Python",
+        default=False,
+        help="replay steps as plans, with the same bits; a model that carries a state from batch to batch stays eager",
     )
     made.add_argument(
         "--profile",
