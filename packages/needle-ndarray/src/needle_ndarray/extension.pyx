@@ -25,11 +25,12 @@ from needle_ndarray.devices import backend_of
 from needle_ndarray.dtypes import DTYPES
 from needle_ndarray.indexing import has_arrays
 from needle_ndarray.linalg import _parse as parse_einsum
+from needle_ndarray.listening import is_listened
 from needle_ndarray.ndarray import (
     DTYPE_CODE, NBYTES, SOLE_OWNER, VERSION, bounded, normal_axes, suits_linear, suits_step
 )
 
-from needle_ndarray.replay import like, renew_all, same_layout
+from needle_ndarray.replay import Layout, like, renew_all
 
 #: The version of the struct in C_INTERFACE.
 ABI = 1
@@ -57,7 +58,7 @@ interface.dtype_code = <question_t> PyCapsule_GetPointer(DTYPE_CODE, "needle_nda
 C_INTERFACE = PyCapsule_New(&interface, "needle_ndarray.extension", NULL)
 
 __all__ = [
-    "ABI", "C_INTERFACE", "CaptureError", "DTYPES", "Plan", "Recorder", "Watched", "backend_of", "both_sides", "bounded", "config",
-    "depends", "has_arrays", "like", "normal_axes", "pair", "parse_einsum", "place_in_library", "recorder", "renew_all", "repeat", "same_layout", "suits_linear",
-    "suits_step",
+    "ABI", "C_INTERFACE", "CaptureError", "DTYPES", "Layout", "Plan", "Recorder", "Watched", "backend_of", "both_sides", "bounded",
+    "config", "depends", "has_arrays", "is_listened", "like", "normal_axes", "pair", "parse_einsum", "place_in_library", "recorder",
+    "renew_all", "repeat", "suits_linear", "suits_step",
 ]

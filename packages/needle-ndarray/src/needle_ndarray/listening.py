@@ -9,12 +9,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from needle_ndarray import devices
 from needle_ndarray.backend import Backend
 
 #: Members of a backend that are no instructions.
 HOOKS = {"allocate", "to_host", "synchronize", "matmul_tiled", "why_disabled", "from_device", "ahead"}
 HOOKS |= {"dlpack_device", "to_dlpack", "from_dlpack"}
 VERBS = [name for name in vars(Backend) if name[0] != "_" and callable(getattr(Backend, name)) and name not in HOOKS]
+
+
+def is_listened() -> bool:
+    """Whether somebody records or profiles just now."""
+    return any(device._backend is not None and device._backend.listener is not None for device in devices._devices.values())
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from bisect import bisect, insort
 from typing import TYPE_CHECKING
 
 from needle_ndarray.capture.recorder import Call, View
-from needle_ndarray.capture.verbs import ELEMENTWISE
+from needle_ndarray.capture.verbs import CHECKING, ELEMENTWISE
 
 if TYPE_CHECKING:
     from needle_ndarray.capture.plan import Plan
@@ -17,12 +17,15 @@ LARGE = 16384  # bytes from which computing in place pays: the cache holds one o
 
 
 def drop_dead(plan: "Plan") -> None:
-    """Leave out calls whose results nobody reads: what backward computes for inputs that need no gradient, sums of no use."""
+    """Leave out calls whose results nobody reads: what backward computes for inputs that need no gradient, sums of no use.
+
+    Those that check their values stay: an index that is out of bounds is an error, whoever reads what is found there.
+    """
     wanted = set(plan.outputs)
     kept = []
     for call in reversed(plan.calls):
         written = plan.written(call)
-        if call.verb == "repeat" or any(buffer < 0 or buffer in wanted for buffer in written):
+        if call.verb in ("repeat", *CHECKING) or any(buffer < 0 or buffer in wanted for buffer in written):
             wanted |= plan.read(call)
             kept.append(call)
     plan.calls = kept[::-1]

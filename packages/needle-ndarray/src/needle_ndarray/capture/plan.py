@@ -7,7 +7,7 @@ import numpy as np
 
 from needle_ndarray.backend import Backend, Op
 from needle_ndarray.capture.passes import PASSES
-from needle_ndarray.capture.recorder import Call, Recorder, Slot, View
+from needle_ndarray.capture.recorder import Call, CaptureError, Recorder, Slot, View
 from needle_ndarray.capture.verbs import ARGUMENTS, UPDATES, written_by
 from needle_ndarray.ndarray import NDArray
 from needle_ndarray.replay import Replay, Views
@@ -38,7 +38,6 @@ class Plan:
         self.once: list[Call] = []  # run when the plan is made
         self.places: dict[int, int] = {}  # temporary buffers: bytes from the start of their arena
         self.arenas: list[tuple[Backend, int]] = []
-        self.recorded_calls = len(self.calls)
         for name, change in PASSES.items():
             if name not in without:
                 change(self)
@@ -80,6 +79,12 @@ class Plan:
     def build(self) -> "Built":
         return Built(self)
 
+    def forget(self, built: "Built") -> None:
+        """Let go of the inputs it was recorded with; those who built it point it at others."""
+        for view in self.input_views:
+            self.outside.pop(view.buffer, None)
+        built.made.clear()
+
     def __repr__(self) -> str:
         return f"<Plan of {len(self.calls)} calls, {self.nbytes:,} bytes>"
 
@@ -106,12 +111,16 @@ class Built:
         for call in plan.once:
             verb, backend, args = self._call(call)
             getattr(backend, verb)(*args)
-        self.replay = Replay(self.calls, self._patches(), self._written())
-        self.inputs = [self._group(view) for view in plan.input_views]
+        written = self.written()
+        self.replay = Replay(self.calls, self._patches(), [self.made[buffer][0] for buffer in written])
         self.results = [self._array(view) for view in plan.output_views]
-        bases = {view.buffer: view for view in plan.output_views if view.buffer >= 0}
-        self.outputs = {buffer: self._whole(buffer) for buffer in bases}
+        self.inputs = [self._group(view) for view in plan.input_views]  # when all views are there
+        self.outputs = {buffer: self._whole(buffer) for buffer in sorted(plan.outputs)}
+        self.writes_arguments = False
+        known = {view.buffer for view in plan.input_views}
+        self.written_elsewhere = {id(plan.outside[buffer]._handle) for buffer in written if buffer not in known}
         self.run = self.replay.run
+        self.memory.clear()  # the arrays hold it
 
     def _handle(self, buffer: int) -> tuple[Any, int]:
         """The memory of a buffer and its place in there."""
@@ -155,6 +164,8 @@ class Built:
                     found.setdefault(i, []).append(((j,), *arg))
                 elif isinstance(arg, (list, tuple)) and not isinstance(arg, View):
                     found.setdefault(i, []).extend(((j, k), *s) for k, s in enumerate(arg) if isinstance(s, Slot))
+            if sum(isinstance(value, Slot) for value in flat(call.args)) != len(found.get(i, ())):
+                raise CaptureError(f"{'%s:%d' % call.line}: {call.verb} is given a number too deep in its arguments")
         return {i: paths for i, paths in found.items() if paths}
 
     def _group(self, view: View) -> Views:
@@ -168,10 +179,9 @@ class Built:
         base = NDArray.make((self.plan.sizes[buffer],), None, self.plan.origins[buffer].device, handle, 0, "uint8")
         return Views(base, self.made.get(buffer, []))
 
-    def _written(self) -> list[NDArray]:
-        """Arrays that were there before, and that a replay writes to: one for each buffer."""
-        buffers = {buffer for call in self.plan.calls for buffer in self.plan.written(call) if buffer < 0}
-        return [self.made[buffer][0] for buffer in sorted(buffers)]
+    def written(self) -> list[int]:
+        """Buffers that were there before, and that a replay writes to."""
+        return sorted({buffer for call in self.plan.calls for buffer in self.plan.written(call) if buffer < 0})
 
 
 # ---- Calls ---------------------------------------------------------------------------------------------------------------

@@ -74,6 +74,9 @@ class Recorder:
         self._repeats = 0
         self._thread = get_ident()
         self._depth = 0
+        self._random: Any = None  # NumPy's generator, as the library left it
+        self.cleared: dict[int, Any] = {}  # tensors whose gradients are dropped before anything is computed, by id
+        self.watched = False  # whether a number was handed out that Python must not use
 
     @contextmanager
     def recording(self) -> Iterator["Recorder"]:
@@ -81,11 +84,12 @@ class Recorder:
         global _recorder
         loaded = [device._backend for device in devices._devices.values() if device._backend is not None]
         with listening(loaded, lambda backend: _Ear(self, backend)):
-            _recorder = self
+            _recorder, self._random = self, _numpy_state()
             try:
                 yield self
             finally:
                 _recorder = None
+        self._check_random()
         if len(loaded) != sum(device._backend is not None for device in devices._devices.values()):
             self.refuse("a device is used for the first time")
 
@@ -99,7 +103,7 @@ class Recorder:
             self.refuse("reads values of an array on the host (.item(), .numpy(), if tensor, ...)")
             return False
         if verb == "share":
-            self.refuse("hands the memory of an array to NumPy or another library")
+            self.refuse("shares the memory of an array with NumPy or another library")
             return False
         self._depth += 1
         try:
@@ -124,11 +128,16 @@ class Recorder:
             return function(*args)
         line = line_of_user()
         noted = tuple(map(self._written_down, args))
+        draws = function.__module__ == "needle_ndarray.random"
+        if draws:
+            self._check_random()
         self._depth += 1
         try:
             result = function(*args)
         finally:
             self._depth -= 1
+        if draws:
+            self._random = _numpy_state()
         number, self._repeats = self._repeats, self._repeats + 1
         self.calls.append(Call("repeat", None, noted, line, function))
         if isinstance(result, tuple):
@@ -136,12 +145,19 @@ class Recorder:
         return self._number(result, Slot(number, -1))
 
     def _number(self, value: Any, slot: Slot) -> Any:
-        if type(value) is not float:
+        if type(value) is not float and type(value) is not int:
+            if isinstance(value, np.generic):
+                self.refuse(f"goes on with {value!r}, a number that NumPy made; float(...) of it can be repeated")
             return value
         value = value * 1.0  # an object of its own, known by its id
         self._held.append(value)
         self.slots[id(value)] = slot
         return value
+
+    def _check_random(self) -> None:
+        """Refuse if somebody else has drawn NumPy's random numbers: their functions are not seen when they are called."""
+        if self._random is not None and _numpy_state() != self._random:
+            self.refuse("draws NumPy's random numbers")
 
     def refuse(self, why: str, line: tuple[str, int] | None = None) -> None:
         """Note, for the first time only, why a replay would not be right."""
@@ -183,6 +199,12 @@ class Recorder:
         if isinstance(value, (list, tuple)):
             return type(value)(map(self._written_down, value))
         return value
+
+
+def _numpy_state() -> tuple[Any, ...]:
+    """NumPy's global generator, as something to compare."""
+    name, key, *rest = np.random.get_state()  # noqa: NPY002
+    return name, key.tobytes(), *rest
 
 
 class _Ear:
@@ -241,14 +263,20 @@ class Watched(float):
         if found is None or id(value) not in found.slots:
             return value
         made = Watched(value)
+        found.watched = True
         found._held.append(made)
         found.slots[id(made)] = found.slots[id(value)]
         return made
 
 
 def _refusing(name: str) -> Callable:
-    def use(self: Watched, *args: Any) -> Any:
+    def use(self: Watched, *args: Any, **kwargs: Any) -> Any:
         self._used()
+        if name == "__array__":
+            return np.array(float.__pos__(self))
+        if name == "__array_ufunc__":
+            ufunc, method, *inputs = args
+            return getattr(ufunc, method)(*[float.__pos__(x) if isinstance(x, Watched) else x for x in inputs], **kwargs)
         return getattr(float, name)(self, *args)
 
     return use
@@ -256,7 +284,7 @@ def _refusing(name: str) -> Callable:
 
 for _name in (
     "add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod rmod pow rpow neg abs lt le gt ge eq ne bool int float"
-    " str repr format round trunc hash"
+    " str repr format round trunc ceil floor divmod rdivmod pos hash array_ufunc array"
 ).split():
     setattr(Watched, f"__{_name}__", _refusing(f"__{_name}__"))
 

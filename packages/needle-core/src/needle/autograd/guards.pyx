@@ -1,0 +1,126 @@
+"""Guards: places that a captured function may read, and what was found there. A plan is right while all of them hold."""
+
+from cpython.dict cimport PyDict_Next, PyDict_Size
+from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
+from cpython.object cimport PyObject
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
+from libc.string cimport memcmp
+
+from collections import deque
+
+import numpy as np
+
+cdef extern from "Python.h":
+    PyObject* PyDict_GetItemWithError(object, object) except? NULL
+
+cdef enum Kind:
+    ITEM            # container[key], of a dict or something with its `get`
+    ATTRIBUTE       # container.key
+    ENTRIES         # all keys and values of a dict; the entries of a list, a deque or a set, in their order
+    CONTENT         # the bytes of a NumPy array, a bytearray, ...
+
+#: Stands for an entry or attribute that is not there.
+MISSING = object()
+KINDS = {"item": ITEM, "attribute": ATTRIBUTE, "entries": ENTRIES, "content": CONTENT}
+
+
+cdef class Guard:
+    """Guard(kind, container, key, what): a place, what is found there now, and how to name it."""
+
+    def __init__(self, str kind not None, container, key, str what not None):
+        self.kind, self.container, self.key, self.what = KINDS[kind], container, key, what
+        self.expected = self.found()
+
+    def found(self):
+        """What is there now."""
+        if self.kind == ITEM:
+            return self.container.get(self.key, MISSING)
+        if self.kind == ATTRIBUTE:
+            return attribute(self.container, self.key)
+        if self.kind == CONTENT:
+            return content(self.container)
+        if isinstance(self.container, dict):
+            return tuple(self.container), tuple(self.container.values())
+        return tuple(self.container)
+
+    cpdef bint holds(self) except -1:
+        """Whether what is there is still the same object, or a value that cannot be told from it."""
+        cdef PyObject* found
+        if self.kind == ENTRIES:
+            return self.same_entries()
+        if self.kind == ITEM and type(self.container) is dict:
+            found = PyDict_GetItemWithError(self.container, self.key)
+            if found is NULL:
+                return self.expected is MISSING
+            return found is <PyObject*> self.expected or same(<object> found, self.expected)
+        return same(self.found(), self.expected)
+
+    cdef bint same_entries(self) except -1:
+        cdef Py_ssize_t i = 0, at = 0
+        cdef PyObject* key
+        cdef PyObject* value
+        if isinstance(self.container, list):
+            if PyList_GET_SIZE(self.container) != PyTuple_GET_SIZE(self.expected):
+                return False
+            while i < PyList_GET_SIZE(self.container) and i < PyTuple_GET_SIZE(self.expected):
+                if not alike(<PyObject*> PyList_GET_ITEM(self.container, i), <PyObject*> PyTuple_GET_ITEM(self.expected, i)):
+                    return False
+                i += 1
+            return True
+        if type(self.container) is not dict:
+            return same(self.found(), self.expected)
+        keys, values = self.expected
+        if PyDict_Size(self.container) != PyTuple_GET_SIZE(keys):
+            return False
+        while i < PyTuple_GET_SIZE(keys) and PyDict_Next(self.container, &at, &key, &value):
+            if not alike(key, <PyObject*> PyTuple_GET_ITEM(keys, i)) or not alike(value, <PyObject*> PyTuple_GET_ITEM(values, i)):
+                return False
+            i += 1
+        return i == PyTuple_GET_SIZE(keys)
+
+    def __repr__(self):
+        return f"<guard: {self.what} is {self.expected!r:.60}>"
+
+
+cdef inline bint alike(PyObject* a, PyObject* b) except -1:
+    return a is b or same(<object> a, <object> b)
+
+
+cpdef bint same(object a, object b) except -1:
+    """Whether a function that is given one instead of the other does the same: 1 is not 1.0, 0.0 is not -0.0, NaN is NaN."""
+    cdef double x, y
+    cdef Py_ssize_t i
+    if a is b:
+        return True
+    if type(a) is not type(b):
+        return False
+    if type(a) is float:
+        x, y = a, b
+        return memcmp(&x, &y, sizeof(double)) == 0
+    if isinstance(a, (bool, int, str, bytes, range, np.dtype)):
+        return bool(a == b)
+    if isinstance(a, tuple):
+        if len(a) != len(b):
+            return False
+        for i in range(len(a)):
+            if not same(a[i], b[i]):
+                return False
+        return True
+    if isinstance(a, (complex, np.generic)):
+        return np.asarray(a).tobytes() == np.asarray(b).tobytes()
+    return False
+
+
+def attribute(container, str name not None):
+    """An attribute, or MISSING."""
+    try:
+        return getattr(container, name)
+    except (AttributeError, ValueError):    # an empty cell is a ValueError
+        return MISSING
+
+
+def content(container):
+    """What an object's memory says, as something to compare."""
+    if isinstance(container, np.ndarray):
+        return container.shape, container.dtype, container.tobytes()
+    return bytes(container)
