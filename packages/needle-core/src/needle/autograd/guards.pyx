@@ -3,25 +3,35 @@
 from cpython.dict cimport PyDict_Next, PyDict_Size
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.string cimport memcmp
 
-from collections import deque
+import sys
 
 import numpy as np
 
 cdef extern from "Python.h":
     PyObject* PyDict_GetItemWithError(object, object) except? NULL
+    ctypedef struct PyFrameObject:
+        pass
+    ctypedef struct PyCodeObject:
+        pass
+    ctypedef int (*Py_tracefunc)(PyObject*, PyFrameObject*, int, PyObject*) except -1
+    void PyEval_SetProfile(Py_tracefunc, PyObject*)
+    PyCodeObject* PyFrame_GetCode(PyFrameObject*)
+    int PyTrace_CALL, PyTrace_C_CALL
 
 cdef enum Kind:
     ITEM            # container[key], of a dict or something with its `get`
     ATTRIBUTE       # container.key
     ENTRIES         # all keys and values of a dict; the entries of a list, a deque or a set, in their order
     CONTENT         # the bytes of a NumPy array, a bytearray, ...
+    COUNT           # how many entries a dict has: an attribute of the object may hide one of its class
 
 #: Stands for an entry or attribute that is not there.
 MISSING = object()
-KINDS = {"item": ITEM, "attribute": ATTRIBUTE, "entries": ENTRIES, "content": CONTENT}
+KINDS = {"item": ITEM, "attribute": ATTRIBUTE, "entries": ENTRIES, "content": CONTENT, "count": COUNT}
 
 
 cdef class Guard:
@@ -39,6 +49,8 @@ cdef class Guard:
             return attribute(self.container, self.key)
         if self.kind == CONTENT:
             return content(self.container)
+        if self.kind == COUNT:
+            return len(self.container)
         if isinstance(self.container, dict):
             return tuple(self.container), tuple(self.container.values())
         return tuple(self.container)
@@ -48,6 +60,8 @@ cdef class Guard:
         cdef PyObject* found
         if self.kind == ENTRIES:
             return self.same_entries()
+        if self.kind == COUNT and type(self.container) is dict:
+            return PyDict_Size(self.container) == <Py_ssize_t> self.expected
         if self.kind == ITEM and type(self.container) is dict:
             found = PyDict_GetItemWithError(self.container, self.key)
             if found is NULL:
@@ -124,3 +138,57 @@ def content(container):
     if isinstance(container, np.ndarray):
         return container.shape, container.dtype, container.tobytes()
     return bytes(container)
+
+
+# ---- Which functions are called -----------------------------------------------------------------------------------------------
+
+cdef class Profile:
+    """Sees the functions that this thread calls, as `sys.setprofile` would, without Python code for each of them.
+
+    learn(frame) : told of code that is seen for the first time; whether C functions that it calls are of interest
+    called(frame, function) : told of these
+    """
+
+    cdef object learn, called
+    cdef dict known                     # {id of a code object: whether C functions that it calls are of interest}
+    cdef object before
+    cdef readonly list codes            # held, so that ids stay theirs
+
+    def __init__(self, learn, called):
+        self.learn, self.called, self.known, self.codes = learn, called, {}, []
+
+    def __enter__(self):
+        self.before = sys.getprofile()
+        PyEval_SetProfile(trace, <PyObject*> self)
+        return self
+
+    def __exit__(self, *exception):
+        if self.before is not None and not callable(self.before):
+            self.before.enable()        # a profiler written in C, which puts itself back
+        else:
+            sys.setprofile(self.before)
+        self.before = None
+
+    cdef int find(self, object frame, object code, bint* interesting) except -1:
+        """Look code up; tell of it where it is new."""
+        found = self.known.get(id(code))
+        if found is None:
+            self.codes.append(code)
+            self.known[id(code)] = found = bool(self.learn(frame))
+        interesting[0] = found
+        return 0
+
+
+cdef int trace(PyObject* self, PyFrameObject* frame, int what, PyObject* argument) except -1:
+    cdef bint interesting
+    cdef PyObject* code
+    if what != PyTrace_CALL and what != PyTrace_C_CALL:
+        return 0
+    code = <PyObject*> PyFrame_GetCode(frame)
+    try:
+        (<Profile> self).find(<object> <PyObject*> frame, <object> code, &interesting)
+    finally:
+        Py_DECREF(<object> code)
+    if interesting and what == PyTrace_C_CALL:
+        (<Profile> self).called(<object> <PyObject*> frame, <object> argument)
+    return 0

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from needle.autograd import Tensor
-from needle.autograd.guards import Guard
+from needle.autograd.guards import Guard, Profile
 from needle_ndarray import NDArray
 from needle_ndarray.extension import Recorder, place_in_library
 
@@ -62,62 +62,55 @@ class Watch:
 
     def __init__(self, function: Callable):
         self.function = function
-        self.kinds: dict[int, str] = {}  # of code objects, by id
         self.codes: dict[int, tuple[CodeType, dict[str, Any]]] = {}  # user's and layers' code, with its global variables
         self.names: set[str] = set()
         self.users: set[str] = set()  # names in the user's own code
         self.roots: dict[int, Any] = {}  # what library code says that it depends on
         self.all_names = False
-        self._noted: list[CodeType] = []  # holds what `kinds` knows by id
+        self._recorder: Any = None
+        self._profile = Profile(self._learn, self._called)
 
     @contextmanager
     def watching(self, recorder: Recorder) -> Iterator[None]:
         """Refuse what cannot be repeated, and learn which code runs."""
-        before = sys.getprofile()
-        sys.setprofile(partial(self._event, recorder))
-        try:
+        self._recorder = recorder
+        with self._profile:
             yield
-        finally:
-            sys.setprofile(before)
 
-    def _event(self, recorder: Recorder, frame: FrameType, event: str, argument: Any) -> None:
+    def _called(self, frame: FrameType, function: Any) -> None:
+        """The user's code calls a function in C."""
+        why = changing(function, self._recorder)
+        if why and self._recorder.refused is None:
+            self._recorder.refuse(why, line_of(frame))
+
+    def _learn(self, frame: FrameType) -> bool:
+        """Take in code that was not seen before; whether what it calls in C is of interest."""
         code = frame.f_code
-        if event == "call":
-            if id(code) not in self.kinds:
-                self._learn(code, frame, recorder)
-        elif event == "c_call":
-            kind = self.kinds.get(id(code)) or self._learn(code, frame, recorder)
-            if kind == "user" or kind == "other":
-                why = changing(argument, recorder)
-                if why and recorder.refused is None:
-                    recorder.refuse(why, line_of(frame))
-
-    def _learn(self, code: CodeType, frame: FrameType, recorder: Recorder) -> str:
-        """Take in a code object that was not seen before; whose it is."""
-        kind = self.kinds[id(code)] = kind_of(code.co_filename)
-        self._noted.append(code)
+        kind = kind_of(code.co_filename)
         if kind == "trusted":
-            return kind
+            return False
         self.names.update(code.co_names)
         if kind == "other":
-            if frame.f_globals.get("__name__") == "logging" and recorder.refused is None:
-                recorder.refuse("logs, which a replay would not", line_of(frame))
-            return kind
+            if frame.f_globals.get("__name__") == "logging" and self._recorder.refused is None:
+                self._recorder.refuse("logs, which a replay would not", line_of(frame))
+            return True
         self.codes[id(code)] = code, frame.f_globals
         if kind == "user":
-            names = set(code.co_names)
-            self.users |= names
-            if names & BY_NAME:
-                texts = {text for text in code.co_consts if isinstance(text, str)}
-                self.names |= texts
-                self.users |= texts
-                self.all_names = True
-            if names & {"vars", "__dict__", "dir", "__getattribute__"}:
-                self.all_names = True
-            for name in ("eval", "exec", "globals", "locals"):
-                if name in names and name not in frame.f_globals:
-                    recorder.refuse(f"calls {name}, so that what it reads cannot be seen", line_of(frame))
-        return kind
+            self._learn_names(code, frame)
+        return kind == "user"
+
+    def _learn_names(self, code: CodeType, frame: FrameType) -> None:
+        names = set(code.co_names)
+        self.users |= names
+        if names & BY_NAME:
+            texts = {text for text in code.co_consts if isinstance(text, str)}
+            self.names |= texts
+            self.users |= texts
+        if names & (BY_NAME | {"vars", "__dict__", "dir", "__getattribute__"}):
+            self.all_names = True
+        for name in ("eval", "exec", "globals", "locals"):
+            if name in names and name not in frame.f_globals:
+                self._recorder.refuse(f"calls {name}, so that what it reads cannot be seen", line_of(frame))
 
     def depend(self, dependencies: list[tuple[Any, Any]]) -> list[Guard]:
         """Guards for what library code has said it depends on: entries of dictionaries, or with None for a key all of them."""
@@ -261,10 +254,11 @@ class Walk:
                 self._todo.append((inner, function.__name__))
             return
         self._found.add(id(code))
-        self._note("attribute", function, "__code__", f"the code of {function.__name__}")
+        if kind_of(code.co_filename) == "user":
+            self._note("attribute", function, "__code__", f"the code of {function.__name__}")
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=False):
             self._note("attribute", cell, "cell_contents", f"the variable {name}")
-        if function.__defaults__:
+        if function.__defaults__ and kind_of(code.co_filename) == "user":
             self._note("attribute", function, "__defaults__", f"a default value of {function.__name__}")
         if function.__kwdefaults__:
             self._todo.append((function.__kwdefaults__, f"the default values of {function.__name__}"))
@@ -280,8 +274,10 @@ class Walk:
                 for name in self.watch.users & vars(value).keys():
                     self.guards.setdefault((id(vars(value)), name), Guard("item", vars(value), name, f"{value.__name__}.{name}"))
         elif kind_of(file_of(value)) == "user":
-            for cls, name, _ in self._of_class(value, self.watch.users):
-                self._note("attribute", cls, name, f"{cls.__name__}.{name}")
+            for cls, name, found in self._of_class(value, self.watch.users):
+                if (id(cls), name) not in self.guards and kind_of(file_of(cls)) == "user":
+                    self.guards[id(cls), name] = Guard("item", vars(cls), name, f"{cls.__name__}.{name}")
+                self._todo.append((found, f"{cls.__name__}.{name}"))
 
     def _memory(self, value: Any, what: str) -> None:
         if isinstance(value, np.ndarray) and value.dtype.hasobject or memoryview(value).nbytes > LARGE:
@@ -301,6 +297,9 @@ class Walk:
         self.states.append((what, state, state()))
 
     def _object(self, value: Any, what: str) -> None:
+        if isinstance(value, (staticmethod, classmethod)):
+            self._todo.append((value.__func__, what))
+            return
         kind = kind_of(file_of(type(value)))
         state = getattr(value, "__dict__", None)
         if kind == "user" and state is None and is_opaque(type(value)):
@@ -324,10 +323,13 @@ class Walk:
             if isinstance(found, MemberDescriptorType):
                 self._note("attribute", owner, name, f"{what}.{name}")
             elif name not in state:
-                if state and not isinstance(found, property):
-                    self.guards.setdefault((id(state), name), Guard("item", state, name, f"{what}.{name}"))
-                if kind_of(file_of(cls)) != "trusted":
-                    self._note("item", vars(cls), name, f"{cls.__name__}.{name}")
+                if not isinstance(found, (FunctionType, property)) and (id(state), name) not in self.guards:
+                    self.guards[id(state), name] = Guard("item", state, name, f"{what}.{name}")
+                if (id(cls), name) not in self.guards and kind_of(file_of(cls)) == "user":
+                    self.guards[id(cls), name] = Guard("item", vars(cls), name, f"{cls.__name__}.{name}")
+                self._todo.append((found.fget if isinstance(found, property) else found, f"{cls.__name__}.{name}"))
+        if state and (id(state), "count") not in self.guards:  # a method of the class may be hidden by an attribute
+            self.guards[id(state), "count"] = Guard("count", state, None, f"the attributes of {what}")
 
     def _of_class(self, cls: type, names: set[str]) -> list[tuple[type, str, Any]]:
         """(class, name, what it is there) for attributes of a class and its bases under any of the names."""

@@ -2,8 +2,10 @@
 
 from needle_ndarray.capture.verbs import ARGUMENTS  # first: the compiled replay needs it
 
+from needle_ndarray.capture.calls import CaptureError  # isort: skip
+from needle_ndarray.capture.lines import place_in_library  # isort: skip
 from needle_ndarray.capture.passes import PASSES  # isort: skip
 from needle_ndarray.capture.plan import Plan  # isort: skip
-from needle_ndarray.capture.recorder import CaptureError, Recorder, Watched, depends, place_in_library, recorder, repeat  # isort: skip
+from needle_ndarray.capture.recorder import Recorder, Watched, depends, recorder, repeat  # isort: skip
 
 __all__ = ["ARGUMENTS", "PASSES", "CaptureError", "Plan", "Recorder", "Watched", "depends", "place_in_library", "recorder", "repeat"]

@@ -6,7 +6,7 @@ They run in the order of PASSES; `needle.capture(..., without=("in_place",))` le
 from bisect import bisect, insort
 from typing import TYPE_CHECKING
 
-from needle_ndarray.capture.recorder import Call, View
+from needle_ndarray.capture.calls import Call, View
 from needle_ndarray.capture.verbs import CHECKING, ELEMENTWISE
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ import numpy as np
 
 from needle_ndarray.backend import Backend, Op
 from needle_ndarray.capture.passes import PASSES
-from needle_ndarray.capture.recorder import Call, CaptureError, Recorder, Slot, View
+from needle_ndarray.capture.calls import Call, CaptureError, Slot, View
+from needle_ndarray.capture.recorder import Recorder
 from needle_ndarray.capture.verbs import ARGUMENTS, UPDATES, written_by
 from needle_ndarray.ndarray import NDArray
 from needle_ndarray.replay import Replay, Views
@@ -38,18 +39,26 @@ class Plan:
         self.once: list[Call] = []  # run when the plan is made
         self.places: dict[int, int] = {}  # temporary buffers: bytes from the start of their arena
         self.arenas: list[tuple[Backend, int]] = []
+        self._touched: dict[int, Touched] = {}  # by id of a call
         for name, change in PASSES.items():
             if name not in without:
                 change(self)
+        self._touched.clear()
 
     # ---- What passes ask ---------------------------------------------------------------------------------------------------
 
+    def touched(self, call: Call) -> "Touched":
+        found = self._touched.get(id(call))
+        if found is None or found.call is not call:
+            found = self._touched[id(call)] = Touched(call)
+        return found
+
     def read(self, call: Call) -> set[int]:
         """Buffers that a call reads; those that it writes only in part, and so leaves in part as they are, are among them."""
-        return {view.buffer for name, view in named_views(call) if reads(call, name)}
+        return self.touched(call).reads
 
     def written(self, call: Call) -> set[int]:
-        return {view.buffer for name, view in named_views(call) if writes(call, name)}
+        return self.touched(call).writes
 
     def has_slots(self, call: Call) -> bool:
         return any(isinstance(value, Slot) for value in flat(call.args))
@@ -60,12 +69,12 @@ class Plan:
     def first_uses(self) -> dict[int, int]:
         first: dict[int, int] = {}
         for i, call in enumerate(self.calls):
-            for view in views(call.args):
-                first.setdefault(view.buffer, i)
+            for buffer in self.touched(call).buffers:
+                first.setdefault(buffer, i)
         return first
 
     def last_uses(self) -> dict[int, int]:
-        return {view.buffer: i for i, call in enumerate(self.calls) for view in views(call.args)}
+        return {buffer: i for i, call in enumerate(self.calls) for buffer in self.touched(call).buffers}
 
     @property
     def nbytes(self) -> int:
@@ -199,11 +208,26 @@ def views(args: Iterable[Any]) -> Iterator[View]:
     return (arg for arg in flat(args) if isinstance(arg, View))
 
 
-def named_views(call: Call) -> Iterator[tuple[str, View]]:
-    names = ARGUMENTS.get(call.verb) or [f"argument {i}" for i in range(len(call.args))]
-    for name, arg in zip(names, call.args, strict=True):
-        for view in views([arg]):
-            yield name, view
+class Touched:
+    """The buffers that a call reads and writes; `buffers` has all of them."""
+
+    def __init__(self, call: Call):
+        self.call = call
+        self.reads: set[int] = set()
+        self.writes: set[int] = set()
+        names = ARGUMENTS.get(call.verb) or ("",) * len(call.args)
+        for name, arg in zip(names, call.args, strict=True):
+            if type(arg) is View:
+                found = (arg.buffer,)
+            elif isinstance(arg, (list, tuple)):
+                found = [view.buffer for view in views([arg])]
+            else:
+                continue
+            if reads(call, name):
+                self.reads.update(found)
+            if writes(call, name):
+                self.writes.update(found)
+        self.buffers = self.reads | self.writes
 
 
 def writes(call: Call, name: str) -> bool:
