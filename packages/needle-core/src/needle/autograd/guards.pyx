@@ -145,7 +145,8 @@ def content(container):
 cdef class Profile:
     """Sees the functions that this thread calls, as `sys.setprofile` would, without Python code for each of them.
 
-    learn(frame) : told of code that is seen for the first time; whether C functions that it calls are of interest
+    learn(frame) : told of code that is seen for the first time; whether C functions that it calls are of interest, None to be
+        asked again
     called(frame, function) : told of these
     """
 
@@ -173,9 +174,11 @@ cdef class Profile:
         """Look code up; tell of it where it is new."""
         found = self.known.get(id(code))
         if found is None:
-            self.codes.append(code)
-            self.known[id(code)] = found = bool(self.learn(frame))
-        interesting[0] = found
+            found = self.learn(frame)
+            if found is not None:
+                self.codes.append(code)
+                self.known[id(code)] = found
+        interesting[0] = found is True
         return 0
 
 

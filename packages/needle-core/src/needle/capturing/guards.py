@@ -74,8 +74,14 @@ class Watch:
     def watching(self, recorder: Recorder) -> Iterator[None]:
         """Refuse what cannot be repeated, and learn which code runs."""
         self._recorder = recorder
-        with self._profile:
-            yield
+        collects = gc.isenabled()
+        gc.disable()  # what is collected by chance is not what the function does
+        try:
+            with self._profile:
+                yield
+        finally:
+            if collects:
+                gc.enable()
 
     def _called(self, frame: FrameType, function: Any) -> None:
         """The user's code calls a function in C."""
@@ -83,12 +89,14 @@ class Watch:
         if why and self._recorder.refused is None:
             self._recorder.refuse(why, line_of(frame))
 
-    def _learn(self, frame: FrameType) -> bool:
-        """Take in code that was not seen before; whether what it calls in C is of interest."""
+    def _learn(self, frame: FrameType) -> bool | None:
+        """Take in code that was not seen before; whether what it calls in C is of interest, None for what an import does."""
         code = frame.f_code
         kind = kind_of(code.co_filename)
         if kind == "trusted":
             return False
+        if is_importing(frame):
+            return None
         self.names.update(code.co_names)
         if kind == "other":
             if frame.f_globals.get("__name__") == "logging" and self._recorder.refused is None:
@@ -396,6 +404,7 @@ def short(value: Any) -> str:
 _kinds: dict[str, str] = {}
 _STANDARD = str(Path(threading.__file__).parent)
 _NUMPY = str(Path(np.__file__).parent)
+_HERE = str(Path(__file__).parent)
 
 
 def kind_of(filename: str) -> str:
@@ -444,6 +453,16 @@ def line_of(frame: FrameType) -> tuple[str, int]:
         found = found.f_back
     found = found or frame
     return found.f_code.co_filename, found.f_lineno
+
+
+def is_importing(frame: FrameType) -> bool:
+    """Whether a frame belongs to an import that the function makes: it happens once, in whichever call comes first."""
+    found: FrameType | None = frame
+    while found is not None and not found.f_code.co_filename.startswith(_HERE):
+        if found.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        found = found.f_back
+    return False
 
 
 def line_of_function(function: Any) -> tuple[str, int]:

@@ -97,6 +97,7 @@ class Recording:
         kinds: list[Any] = []
         self.template = template(self.result, self, kinds)
         for out in self.outputs:
+            self.recorder.view(array_of(out))  # it may be a view of an argument that no verb was asked about
             if isinstance(out, Tensor) and out.requires_grad and not self.walked and not out.is_leaf():
                 self._refuse("the result requires a gradient: call backward() inside, or capture under no_grad()")
 
@@ -125,8 +126,10 @@ class Recording:
         found = {key: set(ids) for key, ids in self.found.items()}
         for leaf in self.leaves:
             found.setdefault(id(array_of(leaf)._handle), set()).add(id(leaf))
+        gradients = {id(used.gradient) for used in self.used.values() if used.gradient is not None}
         for value, array, gradient, _ in self.used.values():
-            found.setdefault(id(array._handle), set()).add(id(value))
+            if id(array) not in gradients:  # else the gradient of a tensor, itself used as one
+                found.setdefault(id(array._handle), set()).add(id(value))
             if gradient is not None:
                 found.setdefault(id(gradient._handle), set()).add(-id(value))
         return found
@@ -156,7 +159,7 @@ class Recording:
         """{id of a buffer: (what it is, of which argument or tensor, the array)}"""
         found: dict[int, Any] = {}
         for key, used in self.used.items():
-            found[id(used.array._handle)] = ("data", key, used.array)
+            found.setdefault(id(used.array._handle), ("data", key, used.array))
         for key, used in self.used.items():
             if used.gradient is not None:
                 found[id(used.gradient._handle)] = ("gradient", key, used.gradient)

@@ -31,9 +31,9 @@ class Plan:
         self.calls = list(recorder.calls)
         self.sizes = dict(enumerate(recorder.sizes))
         self.origins = dict(enumerate(recorder.origins))
-        self.outside = {number: recorder.outside[key] for key, number in recorder.outside_numbers.items()}
         self.input_views = [recorder.view(a) for a in inputs]
         self.output_views = [recorder.view(a) for a in outputs]
+        self.outside = {number: recorder.outside[key] for key, number in recorder.outside_numbers.items()}
         self.outputs = {view.buffer for view in self.output_views if view.buffer >= 0}
         self.constants: set[int] = set()
         self.once: list[Call] = []  # run when the plan is made
