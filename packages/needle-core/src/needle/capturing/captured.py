@@ -82,7 +82,7 @@ class Captured:
             key = (flatten(args, leaves), flatten(kwargs, leaves) if kwargs else None, modes, *map(layout, leaves))
         except Unseen as error:
             if self._unseen is None:
-                self._unseen = f"{'%s:%d' % self._line()}: an argument is {error}"
+                self._unseen = self._at(f"an argument is {error}")
                 self._tell(self._unseen)
             return self.function(*args, **kwargs)
         entry = self._entries.get(key)
@@ -134,29 +134,30 @@ class Captured:
         try:
             entry.plans.append(CapturedPlan(recording, self.without))
         except (CaptureError, ValueError) as error:  # views that do not lie in what they seem to be views of
-            recording.recorder.refused = f"{'%s:%d' % self._line()}: {error}"
+            recording.recorder.refused = self._at(str(error))
             return
         entry.last, entry.differing = None, 0
         self._forget_plans(entry)
 
     def _changed(self, before: Recording, now: Recording) -> str | None:
         """Why the plan of the second of two calls would not be right for the next one."""
+        if now.changed is not None:
+            return self._at(now.changed)
         for guard in before.guards:
             if not guard.holds():
-                return f"{'%s:%d' % self._line()}: {guard.what} changed from {short(guard.expected)} to {short(guard.found())}"
-        if now.changed is not None:
-            return f"{'%s:%d' % self._line()}: {now.changed}"
-        return before.trace.differs(now.trace)
+                return self._at(f"{guard.what} changed from {short(guard.expected)} to {short(guard.found())}")
+        differs = before.trace.differs(now.trace)
+        return differs and self._at(*differs)
 
     def _check(self, entry: Entry, plan: CapturedPlan, leaves: list[Any], args: tuple, kwargs: dict[str, Any]) -> Any:
         """Run and record the function once more, and compare with the plan."""
         plan.replays += 1
         recording = Recording(self.function, self._watch, leaves, args, kwargs, self.strict)
-        differs = recording.refused or plan.trace.differs(recording.trace)
-        if differs is not None:
+        differs = plan.trace.differs(recording.trace)
+        if recording.refused or differs:
             entry.plans.remove(plan)
             self._latest = None
-            self._refuse(entry, differs)
+            self._refuse(entry, recording.refused or self._at(*differs))
         return returned(recording)
 
     def _refuse(self, entry: Entry, why: str) -> None:
@@ -187,12 +188,14 @@ class Captured:
                 self._latest = None
             self._once = 0 if self.plans else self._once + 1
             if self._once == KEYS:
-                self._unseen = f"{'%s:%d' % self._line()}: its arguments are others with each call (numbers or objects; pass tensors)"
+                self._unseen = self._at("its arguments are others with each call (numbers or objects; pass tensors)")
                 self._entries.clear()
                 self._tell(self._unseen)
 
-    def _line(self) -> tuple[str, int]:
-        return line_of_function(self.function)
+    def _at(self, why: str, line: tuple[str, int] | None = None) -> str:
+        """A reason with its line, or that of the function."""
+        file, number = line or line_of_function(self.function)
+        return f"{file}:{number}: {why}"
 
     def _name(self) -> str:
         return getattr(self.function, "__qualname__", None) or repr(self.function)

@@ -370,7 +370,7 @@ class Walk:
                 return f"draws random numbers of {what}"
         for guard in [*self.guards.values(), *self.passing]:
             if not guard.holds():
-                return f"{guard.what} is changed, from {short(guard.expected)} to {short(guard.found())}: a replay would not change it"
+                return f"{guard.what} is changed, from {short(guard.expected)} to {short(guard.found())}; a replay would not change it"
         return None
 
 
@@ -392,10 +392,8 @@ def _plain(value: Any) -> Any:
 
 def short(value: Any) -> str:
     """A value as a few words."""
-    try:
-        text = repr(value)
-    except Exception:  # a __repr__ of the user's
-        text = f"a {type(value).__name__}"
+    plain = isinstance(value, ATOMS[:-1]) or isinstance(value, tuple) and all(isinstance(entry, ATOMS[:-1]) for entry in value)
+    text = repr(value) if plain else f"a {type(value).__name__}"
     return text if len(text) < 40 else text[:37] + "..."
 
 

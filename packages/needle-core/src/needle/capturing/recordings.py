@@ -27,19 +27,19 @@ class Trace(NamedTuple):
     outside: list[Any]  # what arrays of before stand for: an argument, a tensor's data or gradient, or just themselves
     template: Any
 
-    def differs(self, other: "Trace") -> str | None:
-        """Where another call did something else; None where it did the same."""
+    def differs(self, other: "Trace") -> tuple[str, tuple[str, int] | None] | None:
+        """Where another call did something else, and its line if one is known; None where it did the same."""
         for a, b in zip(self.calls, other.calls, strict=False):
             if a[:3] != b[:3] or a.function != b.function:
-                return f"{b.line[0]}:{b.line[1]}: {b.verb} did something else than in the call before"
+                return f"{b.verb} did something else than in the call before", b.line
         if len(self.calls) != len(other.calls):
             longer = max(self.calls, other.calls, key=len)
             line = longer[min(len(self.calls), len(other.calls))].line
-            return f"{line[0]}:{line[1]}: it asked for {len(other.calls)} operations, {len(self.calls)} in the call before"
+            return f"it asked for {len(other.calls)} operations, {len(self.calls)} in the call before", line
         if self.outside != other.outside:
-            return "it used other arrays than in the call before"
+            return "it used other arrays than in the call before", None
         if self.template != other.template:
-            return "it returned something else than in the call before"
+            return "it returned something else than in the call before", None
         return None
 
 
@@ -74,6 +74,7 @@ class Recording:
                 self.walked = stop_noting() > walks
         self.used = {key: Used(*entry) for key, entry in self.used.items() if isinstance(entry[1], NDArray)}
         self.guards = [*walk.guards.values(), *watch.depend(self.recorder.dependencies)]
+        self.recorder.check_random(line_of_function(function))
         self.complete = len(watch.codes) == known  # nothing ran whose names were not known before
         self.changed = walk.changed()
         self.found = walk.arrays

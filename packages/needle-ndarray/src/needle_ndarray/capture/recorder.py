@@ -46,7 +46,6 @@ class Recorder(Tape):
                 yield self
             finally:
                 _recorder = None
-        self._check_random()
         if len(loaded) != sum(device._backend is not None for device in devices._devices.values()):
             self.refuse("a device is used for the first time")
 
@@ -72,7 +71,7 @@ class Recorder(Tape):
         line, noted = line_of_user(), self.written_down(args)
         draws = getattr(function, "__module__", None) == "needle_ndarray.random"
         if draws:
-            self._check_random()
+            self.check_random()
         self.depth += 1
         try:
             result = function(*args)
@@ -96,10 +95,10 @@ class Recorder(Tape):
         self.slots[id(value)] = slot
         return value
 
-    def _check_random(self) -> None:
+    def check_random(self, line: tuple[str, int] | None = None) -> None:
         """Refuse if somebody else has drawn NumPy's random numbers: their functions are not seen when they are called."""
-        if self._random is not None and _numpy_state() != self._random:
-            self.refuse("draws NumPy's random numbers")
+        if _numpy_state() != self._random:
+            self.refuse("draws NumPy's random numbers", line)
 
     def refuse(self, why: str, line: tuple[str, int] | None = None) -> None:
         """Note, for the first time only, why a replay would not be right."""
