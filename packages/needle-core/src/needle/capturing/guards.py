@@ -318,10 +318,11 @@ class Walk:
             if inner is not None:
                 self._todo.append((inner, what))
         names = self.watch.users if kind == "trusted" else self.watch.names
-        self._attributes(value, state if isinstance(state, dict) else {}, type(value).__name__, names)
+        self._attributes(value, state if isinstance(state, dict) else None, type(value).__name__, names)
 
-    def _attributes(self, owner: Any, state: dict[str, Any], what: str, names: set[str]) -> None:
+    def _attributes(self, owner: Any, own: dict[str, Any] | None, what: str, names: set[str]) -> None:
         """Attributes of an object under any of the names: its own, then those of its class."""
+        state = {} if own is None else own
         everything = self.watch.all_names and not isinstance(owner, (ModuleType, FunctionType)) and kind_of(file_of(type(owner))) == "user"
         for name in list(state) if everything else state.keys() & names:
             self._note("item", state, name, f"{what}.{name}")
@@ -331,12 +332,12 @@ class Walk:
             if isinstance(found, MemberDescriptorType):
                 self._note("attribute", owner, name, f"{what}.{name}")
             elif name not in state:
-                if not isinstance(found, (FunctionType, property)) and (id(state), name) not in self.guards:
+                if own is not None and not isinstance(found, (FunctionType, property)) and (id(state), name) not in self.guards:
                     self.guards[id(state), name] = Guard("item", state, name, f"{what}.{name}")
                 if (id(cls), name) not in self.guards and kind_of(file_of(cls)) == "user":
                     self.guards[id(cls), name] = Guard("item", vars(cls), name, f"{cls.__name__}.{name}")
                 self._todo.append((found.fget if isinstance(found, property) else found, f"{cls.__name__}.{name}"))
-        if state and (id(state), "count") not in self.guards:  # a method of the class may be hidden by an attribute
+        if own is not None and (id(state), "count") not in self.guards:  # a method of the class may be hidden by an attribute
             self.guards[id(state), "count"] = Guard("count", state, None, f"the attributes of {what}")
 
     def _of_class(self, cls: type, names: set[str]) -> list[tuple[type, str, Any]]:
