@@ -125,6 +125,31 @@ cpdef bint same(object a, object b) except -1:
     return False
 
 
+def first_difference(list a not None, list b not None):
+    """The number of the first call (verb, backend, args, line, function) that does not do the same; None if all that are there do."""
+    cdef Py_ssize_t i
+    for i in range(min(len(a), len(b))):
+        x, y = a[i], b[i]
+        if x[0] != y[0] or x[1] is not y[1] or not same_argument(x[2], y[2]) or x[4] != y[4]:
+            return i
+    return None
+
+
+cdef bint same_argument(object a, object b) except -1:
+    """`same`, where lists are compared by their entries too."""
+    cdef Py_ssize_t i
+    if a is b:
+        return True
+    if not isinstance(a, (tuple, list)):
+        return same(a, b)
+    if type(a) is not type(b) or len(a) != len(b):
+        return False
+    for i in range(len(a)):
+        if not same_argument(a[i], b[i]):
+            return False
+    return True
+
+
 def attribute(container, str name not None):
     """An attribute, or MISSING."""
     try:

@@ -85,17 +85,19 @@ class Watch:
 
     def _called(self, frame: FrameType, function: Any) -> None:
         """The user's code calls a function in C."""
+        if self._recorder.depth:
+            return  # in a repeated function, which every replay calls
         why = changing(function, self._recorder)
         if why and self._recorder.refused is None:
             self._recorder.refuse(why, line_of(frame))
 
     def _learn(self, frame: FrameType) -> bool | None:
-        """Take in code that was not seen before; whether what it calls in C is of interest, None for what an import does."""
+        """Take in code that was not seen before; whether what it calls in C is of interest; None for what is done once or repeated."""
         code = frame.f_code
         kind = kind_of(code.co_filename)
         if kind == "trusted":
             return False
-        if is_importing(frame):
+        if self._recorder.depth or is_importing(frame):
             return None
         self.names.update(code.co_names)
         if kind == "other":
@@ -176,7 +178,7 @@ class Walk:
         if type(value) in (list, dict):
             self.passing.append(Guard("entries", value, None, "an argument"))
             self._seen[id(value)] = value
-        if type(value) in (list, tuple, dict):
+        if type(value) in (list, dict) or isinstance(value, tuple):
             for entry in value.values() if isinstance(value, dict) else value:
                 self._argument(entry)
         elif not isinstance(value, (Tensor, NDArray)):

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from needle.autograd import Tensor, TensorTuple
 from needle.autograd.replaying import data_and_gradient, flags, start_noting, stop_noting, was_there
-from needle.autograd.guards import same
+from needle.autograd.guards import first_difference, same
 from needle.capturing.guards import Walk, Watch, line_of_function
 from needle_ndarray import NDArray
 from needle_ndarray.extension import Recorder
@@ -29,9 +29,9 @@ class Trace(NamedTuple):
 
     def differs(self, other: "Trace") -> tuple[str, tuple[str, int] | None] | None:
         """Where another call did something else, and its line if one is known; None where it did the same."""
-        for a, b in zip(self.calls, other.calls, strict=False):
-            if a[:3] != b[:3] or a.function != b.function:
-                return f"{b.verb} did something else than in the call before", b.line
+        i = first_difference(self.calls, other.calls)
+        if i is not None:
+            return f"{other.calls[i].verb} did something else than in the call before", other.calls[i].line
         if len(self.calls) != len(other.calls):
             longer = max(self.calls, other.calls, key=len)
             line = longer[min(len(self.calls), len(other.calls))].line
@@ -81,7 +81,7 @@ class Recording:
         self._describe_results()
         if self.refused is None:
             self._check_tensors()
-        self.trace = Trace(self.recorder.calls, self._outside(), self.template)
+        self.trace = Trace(self._calls(), self._outside(), self.template)
 
     @property
     def refused(self) -> str | None:
@@ -152,6 +152,14 @@ class Recording:
             if others or (a.shape, a.strides, a.offset) != (b.shape, b.strides, b.offset):
                 self._refuse("reads a gradient that shares memory with something else")
 
+    def _calls(self) -> list[Any]:
+        """The calls, with views of arguments and tensors where they are in these, not in the memory that these are views of."""
+        numbers = self.recorder.outside_numbers
+        shifts = {numbers[key]: a.offset * a.dtype.itemsize for key, (*_, a) in self.roles().items() if key in numbers and a.offset}
+        if not shifts:
+            return self.recorder.calls
+        return [call._replace(args=tuple(shifted(arg, shifts) for arg in call.args)) for call in self.recorder.calls]
+
     def _outside(self) -> list[Any]:
         roles = self.roles()
         return [roles[key][:2] if key in roles else key for key in self.recorder.outside]
@@ -168,6 +176,14 @@ class Recording:
             array = self.used[id(leaf)].array if id(leaf) in self.used else array_of(leaf)
             found[id(array._handle)] = ("argument", i, array)
         return found
+
+
+def shifted(arg: Any, shifts: dict[int, int]) -> Any:
+    """An argument of a call with the offsets of views less that of what they are views of."""
+    if hasattr(arg, "buffer"):
+        shift = shifts.get(arg.buffer, 0)
+        return arg._replace(offset=arg.offset - shift // arg.dtype.itemsize) if shift else arg
+    return type(arg)([shifted(each, shifts) for each in arg]) if isinstance(arg, (list, tuple)) and arg else arg
 
 
 def array_of(leaf: Any) -> NDArray:
