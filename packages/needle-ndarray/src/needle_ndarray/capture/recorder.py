@@ -19,6 +19,7 @@ from needle_ndarray.listening import listening
 from needle_ndarray.ndarray import NDArray
 
 _recorder: "Recorder | None" = None
+USED = "uses a number that is read from arrays (a norm, say) in Python"
 
 
 class Recorder(Tape):
@@ -30,7 +31,6 @@ class Recorder(Tape):
         self.strict = strict
         self.dependencies: list[tuple[Any, Any]] = []  # (dictionary, key): a replay is right while the entry stays
         self.cleared: dict[int, Any] = {}  # tensors whose gradients are dropped before anything is computed, by id
-        self.watched = False  # whether a number was handed out that Python must not use
         self._held: list[Any] = []
         self._repeats = 0
         self._random: Any = None  # NumPy's generator, as the library left it
@@ -55,6 +55,8 @@ class Recorder(Tape):
         """Values or memory of an array are handed out."""
         if verb == "to_host":
             self.refuse("reads values of an array on the host (.item(), .numpy(), if tensor, ...)")
+        elif verb == "number":
+            self.refuse(USED)
         else:
             self.refuse("shares the memory of an array with NumPy or another library")
 
@@ -148,7 +150,7 @@ class Watched(float):
     def _used(self, *args: Any) -> Any:
         found = recorder()
         if found is not None:
-            found.refuse("uses a number that is read from arrays (a norm, say) in Python")
+            found.refuse(USED)
         return float
 
     @staticmethod
@@ -158,8 +160,9 @@ class Watched(float):
         if found is None or id(value) not in found.slots:
             return value
         made = Watched(value)
-        found.watched = True
         found._held.append(made)
+        if value not in (0.0, 1.0):  # which are everywhere
+            found.watched.add(value)
         found.slots[id(made)] = found.slots[id(value)]
         return made
 

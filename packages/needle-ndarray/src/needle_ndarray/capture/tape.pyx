@@ -24,12 +24,14 @@ cdef class Tape:
     cdef readonly dict outside          # id of a buffer: an array on it; held, so that the id stays its own
     cdef readonly dict outside_numbers
     cdef readonly dict slots            # id of a number: where it comes from
+    cdef readonly set watched           # numbers read from arrays, which Python must not use
     cdef public Py_ssize_t depth        # above 0 inside a verb or a repeated function: what these do is not written down
     cdef object thread
 
     def __init__(self):
         self.calls, self.sizes, self.origins = [], [], []
         self.made, self.outside, self.outside_numbers, self.slots = {}, {}, {}, {}
+        self.watched = set()
         self.thread = get_ident()
 
     cpdef bint is_here(self) except -1:
@@ -84,7 +86,10 @@ cdef class Tape:
         if isinstance(value, NDArray):
             return self.view(<NDArray> value)
         if isinstance(value, float):
-            return self.slots.get(id(value), value)
+            slot = self.slots.get(id(value))
+            if slot is None and value in self.watched:
+                self.shared("number")       # the value of one of those, by a detour
+            return value if slot is None else slot
         if type(value) is tuple:
             return tuple([self.written_down(each) for each in <tuple> value])
         if isinstance(value, (list, tuple)):
