@@ -9,15 +9,17 @@ A case is set up once per process, then its expression is timed. In the snippets
     train, infer, optimizer, epoch   make a function that does one step, pass or epoch: models_*.py and loading.py
 
 `run` is the expression of all frameworks that spell it alike; `needle`, `numpy`, `torch` and `jax` replace it. JAX jits the
-expression as a whole, torch.compile compiles it (as `compile`, which is spelled as `torch` is).
+expression as a whole, torch.compile compiles it (as `compile`, which is spelled as `torch` is). A `captured` case is run by
+Needle under `needle.capture`; `eager` is Needle without it, `onnx` the model exported and run by ONNX Runtime.
 """
 
 from dataclasses import dataclass
 
-FRAMEWORKS = ("needle", "numpy", "torch", "compile", "jax")
+FRAMEWORKS = ("needle", "eager", "numpy", "torch", "compile", "jax", "onnx")
 ARRAYS = ("needle", "numpy", "torch", "jax")
 TENSORS = ("needle", "torch")
 GRAPHS = ("needle", "torch", "compile", "jax")
+CAPTURED = ("needle", "eager", "torch", "compile", "jax")
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class Case:
     backward : after the expression, the gradients of all its parameters, given one of its value
     after : what `--check` compares once it has run, instead of its value; "-" where numbers are random
     elements : for times per element
+    captured : Needle replays it as a plan
     """
 
     family: str
@@ -45,9 +48,11 @@ class Case:
     backward: bool = False
     after: str = ""
     elements: int = 0
+    captured: bool = False
 
     def snippet(self, framework: str) -> str:
-        return getattr(self, "torch" if framework == "compile" else framework) or self.run
+        alike = {"compile": "torch", "eager": "needle"}.get(framework, framework)
+        return getattr(self, alike, "") or self.run
 
     @property
     def key(self) -> str:
@@ -55,9 +60,9 @@ class Case:
 
 
 def all_cases() -> list[Case]:
-    from benchmarks import cases_arrays, cases_layers, cases_steps
+    from benchmarks import cases_arrays, cases_captured, cases_layers, cases_steps
 
-    return [*cases_arrays.CASES, *cases_layers.CASES, *cases_steps.CASES]
+    return [*cases_arrays.CASES, *cases_layers.CASES, *cases_steps.CASES, *cases_captured.CASES]
 
 
 def families() -> list[str]:

@@ -83,8 +83,11 @@ def found_players(frameworks: str, peers: str) -> list[Player]:
     """The frameworks that can be imported; for the others a line that says why not."""
     players = []
     for name in [name for name in FRAMEWORKS if name in frameworks.split(",")]:
-        python = sys.executable if name in ("needle", "numpy") else peers
-        why = machine.importable(python, "needle_nn" if name == "needle" else "torch" if name == "compile" else name)
+        python = sys.executable if name in ("needle", "eager", "numpy", "onnx") else peers
+        module = {"needle": "needle_nn", "eager": "needle_nn", "compile": "torch", "onnx": "onnxruntime"}.get(
+            name, name
+        )
+        why = machine.importable(python, module)
         if why:
             print(f"{name}: left out: {why}")
         else:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks import loading
+from benchmarks import loading, models_numpy
 from benchmarks.cases import Case
 
 ORDER = np.random.default_rng  # every case starts with the same generator
@@ -21,9 +21,8 @@ class Prepared(NamedTuple):
 
 def namespace(framework: str, checking: bool = False) -> dict[str, Any]:
     """Modules and makers; `checking`: without random numbers inside the models."""
-    return {"needle": _needle, "numpy": _numpy, "torch": _torch, "compile": _torch, "jax": _jax}[framework](
-        framework, not checking
-    )
+    makers = {"needle": _needle, "eager": _needle, "numpy": _numpy, "torch": _torch, "compile": _torch, "jax": _jax}
+    return {**makers, "onnx": _onnx}[framework](framework, not checking)
 
 
 def _makers(random: np.random.Generator, array: Any, tensor: Any, parameter: Any) -> dict[str, Any]:
@@ -43,7 +42,13 @@ def _makers(random: np.random.Generator, array: Any, tensor: Any, parameter: Any
 
 def _numpy(framework: str, random: bool) -> dict[str, Any]:
     made = _makers(ORDER(0), *[lambda values: values] * 3)
-    return {**made, "np": np, "epoch": loading.numpy}
+    return {**made, "np": np, "epoch": loading.numpy, "train": models_numpy.train}
+
+
+def _onnx(framework: str, random: bool) -> dict[str, Any]:
+    from benchmarks import models_onnx
+
+    return {"infer": models_onnx.infer}
 
 
 def _needle(framework: str, random: bool) -> dict[str, Any]:
@@ -87,7 +92,7 @@ def _torch(framework: str, random: bool) -> dict[str, Any]:
     return {
         **made,
         "train": lambda name, batch: models.train(name, batch, random, compiled),
-        "infer": lambda name: models.infer(name, compiled),
+        "infer": lambda name, batch=1: models.infer(name, compiled, batch),
         "optimizer": models.optimizer,
         "epoch": loading.torch,
         "constant": constant,
@@ -123,6 +128,8 @@ def prepare(case: Case, framework: str, checking: bool = False) -> Prepared:
     exec(case.setup, names)
     text = case.snippet(framework)
     used = [name for name in compile(text, case.key, "eval").co_names if name in set(names) - before]
+    if case.captured and framework == "needle":
+        return _captured(case, names, text, used)
     if not any(callable(names[name]) for name in used):
         if framework in ("jax", "compile"):
             return _whole(case, framework, names, text, used)
@@ -159,6 +166,26 @@ def _backward(names: dict[str, Any], text: str, used: list[str]) -> Prepared:
         return eval(text, names), [names[name].grad for name in wanted]
 
     return Prepared(statement, names, outcome)
+
+
+def _captured(case: Case, names: dict[str, Any], text: str, used: list[str]) -> Prepared:
+    """Needle: a function that makes a step, or that computes an expression and goes back, as a plan."""
+    capture = names["ndl"].capture
+    if any(callable(names[name]) for name in used):
+        names["step"] = capture(names["step"], strict=True)
+        return Prepared(text, names, lambda: eval(case.after or text, names))
+    wanted = [names[name] for name in used if names[name].requires_grad]
+    expression = eval(f"lambda: {text}", names)
+
+    def both() -> Any:
+        for p in wanted:
+            p.grad = None
+        y = expression()
+        y.backward()
+        return y
+
+    names["both"] = capture(both, strict=True)
+    return Prepared("both()", names, lambda: (names["both"](), [p.grad for p in wanted]))
 
 
 def _whole(case: Case, framework: str, names: dict[str, Any], text: str, used: list[str]) -> Prepared:

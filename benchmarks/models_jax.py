@@ -216,9 +216,9 @@ def train(name: str, batch: int, random: bool = True) -> Callable[[], Any]:
     return step
 
 
-def infer(name: str) -> Callable[[], Any]:
-    """A function that computes the logits of one example."""
-    x, _ = inputs(name, 1)
+def infer(name: str, batch: int = 1) -> Callable[[], Any]:
+    """A function that computes the logits of a batch."""
+    x, _ = inputs(name, batch)
     drawing = Parameters(training=False)
     forward(drawing, x, name, 0.0)
     made = drawing.made

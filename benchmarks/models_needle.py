@@ -54,10 +54,10 @@ def train(name: str, batch: int, random: bool = True) -> Callable[[], Any]:
     return step
 
 
-def infer(name: str) -> Callable[[], Any]:
-    """A function that computes the logits of one example."""
+def infer(name: str, batch: int = 1) -> Callable[[], Any]:
+    """A function that computes the logits of a batch."""
     model = build(name).eval()
-    x = ndl.Tensor(batch_of(name, 1)[0], requires_grad=False)
+    x = ndl.Tensor(batch_of(name, batch)[0], requires_grad=False)
 
     def run() -> Any:
         with ndl.no_grad():

@@ -161,11 +161,11 @@ def train(name: str, batch: int, random: bool = True, compiled: bool = False) ->
     return step
 
 
-def infer(name: str, compiled: bool = False) -> Callable[[], Any]:
-    """A function that computes the logits of one example."""
+def infer(name: str, compiled: bool = False, batch: int = 1) -> Callable[[], Any]:
+    """A function that computes the logits of a batch."""
     model: Any = build(name).eval()
     model = torch.compile(model) if compiled else model
-    x, _ = inputs(name, 1)
+    x, _ = inputs(name, batch)
 
     def run() -> Any:
         with torch.inference_mode():

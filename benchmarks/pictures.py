@@ -9,7 +9,15 @@ from benchmarks.targets import Outcome
 from needle_nn.command.bench import readable
 from needle_nn.reporting.markup import Markup, tag
 
-COLORS = {"needle": "#8a5cf0", "numpy": "#3f88d9", "torch": "#e2662f", "compile": "#c99a1c", "jax": "#2aa078"}
+COLORS = {
+    "needle": "#8a5cf0",
+    "numpy": "#3f88d9",
+    "torch": "#e2662f",
+    "compile": "#c99a1c",
+    "jax": "#2aa078",
+    "eager": "#b79af5",
+    "onnx": "#d6457f",
+}
 GOOD, FAIR, BAD = "#2aa078", "#3f88d9", "#dd4444"
 STYLE = """
 text { font: 12px system-ui, "Segoe UI", Helvetica, Arial, sans-serif; fill: #24292f }

@@ -17,8 +17,10 @@ NAMES = {
     "needle": "Needle",
     "numpy": "NumPy",
     "torch": "PyTorch",
+    "eager": "Needle eager",
     "compile": "torch.compile",
     "jax": "JAX jit",
+    "onnx": "ONNX Runtime",
 }
 
 

@@ -5,7 +5,7 @@ A `must` that does not hold is a defect and shown as one; an `aim` is where we w
 
 from typing import Any, NamedTuple
 
-from benchmarks import results
+from benchmarks import cases_captured, results
 from benchmarks.workloads import BATCHES, TITLES
 
 
@@ -42,6 +42,15 @@ def step(model: str) -> tuple[str, ...]:
     return (f"{TITLES[model]}, batch {BATCHES[model][0]}",)
 
 
+def at(model: str, batch: int) -> tuple[str, ...]:
+    return (f"{TITLES[model]}, batch {batch}",)
+
+
+STEPS = "captured steps"
+OTHERS = tuple(
+    case.name for case in cases_captured.TRAIN if not case.name.startswith((TITLES["mlp"], TITLES["mlpresnet"]))
+)
+INFERENCE = tuple(case.name for case in cases_captured.INFERENCE if not case.name.startswith(TITLES["mlp"] + ","))
 FOUR = ("((a*b + c)*a).sum() 8x8, forward + backward",)
 LEVEL = 0.95  # what counts as level
 TRAIN = "train steps"
@@ -71,6 +80,16 @@ TARGETS = [
     Target("MLPResNet step, batch 100", 1, 1, TRAIN, step("mlpresnet"), "jax"),
     Target("LSTM language model step, small", 1, 1, TRAIN, step("lstm small"), "jax"),
     Target("LSTM language model step, PTB size", 1, 1, TRAIN, step("lstm ptb"), "jax"),
+    Target("captured tiny MLP step", 40, 70, STEPS, at("mlp", 32)),
+    Target("captured tiny MLP step, against NumPy by hand", 3, 3, STEPS, at("mlp", 32), "numpy"),
+    Target("captured four-op graph, forward + backward", 40, 80, "captured graphs", FOUR),
+    Target("captured chain of 20 adds", 3, 6, "captured graphs", ("chain of 20 adds 8x8, forward + backward",), "jax"),
+    Target("captured MLPResNet step, batch 1", 2.5, 3.5, STEPS, at("mlpresnet", 1), "eager"),
+    Target("captured MLPResNet step, batch 32", 1.6, 1.9, STEPS, at("mlpresnet", 32), "eager"),
+    Target("captured MLPResNet step, batch 100", 1.15, 1.4, STEPS, at("mlpresnet", 100), "eager"),
+    Target("every other captured step", 1, 1.1, STEPS, OTHERS, "eager"),
+    Target("captured inference, batch 1 and 32", 1, 2, "captured inference", INFERENCE, "jax"),
+    Target("captured inference, batch 1 and 32", 1, 2, "captured inference", INFERENCE, "onnx"),
 ]  # fmt: skip
 
 

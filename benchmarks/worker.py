@@ -20,14 +20,14 @@ from benchmarks.frameworks import prepare
 
 TURN = 0.03  # seconds a turn should take
 SETTLE = 0.004  # before a turn: threads of the one before may still be spinning
-MODULES = {"compile": "torch"}
+MODULES = {"compile": "torch", "eager": "needle", "onnx": "onnxruntime"}
 
 
 def settle(framework: str, count: int) -> None:
     """Compute on that many threads, and, where the system can, on no more cores: not every framework can be told."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:count])
-    if framework == "needle":
+    if framework in ("needle", "eager"):
         import needle_ndarray as nd
 
         nd.set_num_threads(count)

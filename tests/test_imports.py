@@ -13,6 +13,7 @@ FACES = [
     ("needle.nn", "needle_nn.nn"),
     ("needle.optim", "needle_nn.optim"),
     ("needle.data", "needle_nn.data"),
+    ("needle.onnx", "needle_nn.onnx"),
 ]
 
 

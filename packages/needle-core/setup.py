@@ -29,6 +29,7 @@ ENGINE = [
     "operators",
     "guards",
     "replaying",
+    "tracing",
 ]
 
 extensions = [

@@ -17,7 +17,9 @@ from setuptools.command.build_ext import build_ext
 
 DEBUG = os.environ.get("NEEDLE_BUILD_DEBUG") == "1"
 ROOT = "src/needle_ndarray"
-SHARED = "needle_ndarray._cython"  # Cython's own code for memoryviews: once, instead of 8,000 lines of C in every module
+SHARED = (
+    "needle_ndarray._cython"  # Cython's own code for memoryviews: once, instead of 8,000 lines of C in every module
+)
 MODULES = ["buffer", "backend", "threads", "blas", "interop", "extension", "replay", "capture.tape"]
 MODULES += ["ndarray", "layout", "operands", "dispatch", "arguments", "optimizer_steps", "capsules"]  # the array
 CPU_BACKEND = ["backend", "convolution", "network", "optimizers", "recurrent"]
@@ -27,6 +29,7 @@ KERNELS = [
     "staging",
     "strided",
     "reduce",
+    "scan",
     "gemm",
     "matmul",
     "index",
@@ -49,7 +52,7 @@ COMPILE = [
     "-fno-math-errno",
     "-fno-trapping-math",
     "-ffp-contract=off",
-    "-fopenmp-simd",  # loops as vectors; threads are our own (team.h)
+    "-fopenmp-simd",  # loops as vectors; threads are our own (thread_pool.h)
     "-Wno-unused-function",
     "-Wno-tautological-compare",
 ]
@@ -107,7 +110,10 @@ def extensions():
     """One C file per .pyx; a kernel's C file is compiled once per level into kernels/<level>/."""
     names = MODULES + [f"cpu_backend.{name}" for name in CPU_BACKEND]
     modules = [extension(f"needle_ndarray.{name}", f"{ROOT}/{name.replace('.', '/')}.pyx") for name in names]
-    once = translate([*modules, Extension(SHARED, [f"{ROOT}/_cython.c"], extra_compile_args=COMPILE)], DIRECTIVES)
+    once = translate(
+        [*modules, Extension(SHARED, [f"{ROOT}/_cython.c"], extra_compile_args=COMPILE, extra_link_args=LINK)],
+        DIRECTIVES,
+    )
     kernels = [extension(f"needle_ndarray.kernels.{name}", f"{ROOT}/kernels/{name}.pyx") for name in KERNELS]
     translate(kernels, DIRECTIVES | KERNEL_DIRECTIVES)
     kernels = [

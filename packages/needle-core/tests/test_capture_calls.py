@@ -353,7 +353,7 @@ def test_error_in_a_replay():
         else:
             assert bits(captured(x_of(i), labels)) == bits(eager(x_of(i), labels))
         assert bits(w) == bits(v) and (w.grad is None) == (v.grad is None) and (w.grad is None or bits(w.grad) == bits(v.grad)), i
-    assert captured.plans[0].replays == 6
+    assert captured.plans[0].replays == 4  # after an error there is no gradient: another plan
 
 
 def test_dead_verbs_that_check_stay():

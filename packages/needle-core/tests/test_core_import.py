@@ -91,7 +91,7 @@ import needle
 """
 
 
-@pytest.mark.parametrize("face", ["nn", "optim", "data"])
+@pytest.mark.parametrize("face", ["nn", "optim", "data", "onnx"])
 @pytest.mark.parametrize(
     ("use", "error"),
     [
@@ -113,4 +113,4 @@ def test_missing_sister_is_no_attribute():
 
 
 def test_first_use_names_are_listed():
-    assert {"nn", "optim", "data"} <= set(dir(needle))
+    assert {"nn", "optim", "data", "onnx"} <= set(dir(needle))

@@ -173,6 +173,94 @@ def test_inputs_are_above(name):
     assert all(found[a][3] < found[b][1] for a, b in graph.edges)
 
 
+# ---- Plans --------------------------------------------------------------------------
+
+
+def captured(function, *args):
+    made = ndl.capture(function)
+    for _ in range(2):
+        made(*args)
+    (plan,) = made.plans
+    return plan
+
+
+def small_plan():
+    x, w = leaf(4, 3, requires_grad=False), leaf(3, 2)
+    return captured(lambda x: ndl.relu(x @ w) * 2 + x.sum(), x), {"x": x, "w": w}
+
+
+def step_plan():
+    x, w = leaf(200, 30, requires_grad=False), leaf(30, 40)
+
+    def step(x):
+        loss = ndl.tanh(x @ w).sum()
+        loss.backward()
+        w.data = w.data - 0.1 * w.grad.data
+        return loss
+
+    return captured(step, x), {"x": x}
+
+
+def joined_plan():
+    """A buffer that two calls write, half each."""
+    x = leaf(2, 3, requires_grad=False)
+    return captured(lambda x: ndl.exp(ndl.concatenate([ndl.sin(x), ndl.cos(x)])), x), {"x": x}
+
+
+PLANS = {"small": small_plan, "step": step_plan, "joined": joined_plan}
+
+
+def without_grad(make):
+    with ndl.no_grad():
+        return make()
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_plans(name):
+    plan, names = PLANS[name]() if name == "step" else without_grad(PLANS[name])
+    graph = draw_graph(plan, names=names)
+    calls = [node for node in graph.nodes if node.kind == "op"]
+    assert [node.title.split()[0] for node in calls] == [call.verb for call in plan.plan.calls]
+    assert [n.title for n in graph.nodes if n.kind == "array" and n.title in names]
+    assert all(a < b for a, b in graph.edges) and graph.edges == sorted(graph.edges, key=lambda edge: edge[1])
+    found = boxes(graph.svg)
+    assert len(found) == len(graph.nodes)
+    assert all(found[a][3] < found[b][1] for a, b in graph.edges)
+    ends = [p.get("data-edge") for p in ET.fromstring(graph.svg).iter(f"{SVG}path") if p.get("data-edge")]
+    assert sorted(tuple(map(int, end.split("-"))) for end in ends) == sorted(graph.edges)
+    assert f"{len(calls)} calls" in graph.svg and "array" in graph.svg
+    assert all("test_drawing.py:" in node.hint for node in calls)
+
+
+def test_edges_of_a_plan():
+    graph = draw_graph(*without_grad(small_plan)[:1], names=None)
+    named = [node.title for node in graph.nodes]
+    edges = {(named[a], named[b]) for a, b in graph.edges}
+    assert {("matmul", "unary relu"), ("unary relu", "binary multiply"), ("binary multiply", "binary add")} <= edges
+    assert ("reduce sum", "binary add") in edges
+    assert [n.detail.rpartition(" · ")[2] for n in graph.nodes if n.title == "binary add"] == ["result"]
+    assert "arena 0" in [n.detail.rpartition(" · ")[2] for n in graph.nodes]
+
+
+def test_a_buffer_written_in_parts_comes_from_all_of_them():
+    graph = draw_graph(without_grad(joined_plan)[0])
+    last = len(graph.nodes) - 1
+    assert graph.nodes[last].title == "unary exp"
+    assert len([a for a, b in graph.edges if b == last]) == 2
+
+
+@pytest.mark.parametrize("limit", [1, 2, 4])
+def test_the_last_calls_of_a_plan(limit):
+    plan, _ = without_grad(small_plan)
+    graph = draw_graph(plan, max_nodes=limit)
+    hidden = len(plan.plan.calls) - limit
+    assert [node.kind for node in graph.nodes].count("op") == limit
+    assert graph.nodes[0].title == f"… {hidden} more calls"
+    from_rest = [edge for edge in graph.edges if edge[0] == 0]
+    assert from_rest and len(from_rest) == len(set(from_rest))
+    assert f"… {hidden} more calls" in graph.svg
+
+
 # ---- Labels --------------------------------------------------------------------------
 
 X = leaf(2, 3, requires_grad=False)
@@ -318,6 +406,10 @@ MISTAKES = {
         lambda: draw_graph(leaf(1), "g.png"), ValueError, "save: g.png: expected a name that ends in .svg, .html or .dot",
     ),
     "no tensor": (lambda: draw_graph(3), TypeError, "draw_graph: an output is a int, expected a Tensor"),
+    "no tensor in names of a plan": (
+        lambda: draw_graph(without_grad(small_plan)[0], names={"w": 3}), TypeError,
+        "draw_graph: name 'w' is a int, expected a Tensor",
+    ),
     "no tensor in names": (
         lambda: draw_graph(leaf(1), names={"w": 3}), TypeError, "draw_graph: name 'w' is a int, expected a Tensor",
     ),

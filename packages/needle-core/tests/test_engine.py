@@ -16,7 +16,8 @@ from needle import Tensor, autograd
 
 NAMES = """Op TensorOp ScalarOp TensorTupleOp Slot Value TensorTuple Tensor NDArray LAZY_MODE set_mode is_grad_enabled
 with_gradients get_default_dtype set_default_dtype result_dtype assign_product rebuild gradients compute_gradient_of_variables
-find_topo_sort topo_sort_dfs sum_node_list release_made as_constant frozen is_plain_key count""".split()
+find_topo_sort topo_sort_dfs sum_node_list release_made as_constant frozen is_plain_key count trace is_tracing keep_in_trace
+data_of constant""".split()
 
 
 def test_star_import():

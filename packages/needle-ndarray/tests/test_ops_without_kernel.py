@@ -37,8 +37,8 @@ MISSING = {
     "an integer too many": ("binary", TABLES["binary"]["divide"].code, "number", "same", "new of uint8: no loop"),
     "another result": ("binary", TABLES["binary"]["less"].code, "any", "same", "new of bool: no loop"),
     "reduce": ("reduce", after_the_last("reduce"), "any", "sum", "new: no loop in kernels/reduce.pyx"),
-    "arg_reduce": ("arg_reduce", after_the_last("arg_reduce"), "any", "index", "new: no loop in kernels/reduce.pyx"),
-    "scan": ("scan", after_the_last("scan"), "any", "sum", "new: no loop in kernels/reduce.pyx"),
+    "arg_reduce": ("arg_reduce", after_the_last("arg_reduce"), "any", "index", "new: no loop in kernels/scan.pyx"),
+    "scan": ("scan", after_the_last("scan"), "any", "sum", "new: no loop in kernels/scan.pyx"),
     "random": ("random", after_the_last("random"), "float", "same", "new: no loop in kernels/random.pyx"),
 }
 

@@ -330,7 +330,7 @@ def test_child_has_threads_of_its_own():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_fork_while_threads_work():
-    """A child that is forked in the middle of somebody else's operation starts with a team that is free."""
+    """A child that is forked in the middle of somebody else's operation starts with a pool that is free."""
     code = """
         import os, signal, threading
         import needle_ndarray as nd

@@ -265,3 +265,31 @@ def test_checkpoints_of_a_run_can_be_read_elsewhere(writer):
     path = Checkpoints(writer).find()
     theirs, ours = load_file(path), load_checkpoint(path)["model"]
     assert {name.removeprefix("model.") for name in theirs if name.startswith("model.")} == set(ours)
+
+
+# ---- Profiles --------------------------------------------------------------------------------------------------------
+
+
+def test_profile(data, tmp_path, capsys):
+    trace, run = tmp_path / "trace.json", arguments("mnist", data, tmp_path / "run", "--steps", "6")
+    assert main([*[flag for flag in run if flag != "--quiet"], "--profile", str(trace)]) == 0
+    out = capsys.readouterr().out
+    assert f"trace of 3 steps: {trace}" in out
+    assert "Linear backward" in out and "between operations" in out
+    events = json.loads(trace.read_text())["traceEvents"]
+    steps = [event for event in events if event["ph"] == "X" and event["args"].get("verb") == "step adam"]
+    assert len(steps) == 3
+
+
+def test_profile_changes_nothing_and_is_quiet(data, tmp_path, capsys):
+    for name, more in (("a", []), ("b", ["--profile", str(tmp_path / "trace.json")])):
+        assert main(arguments("text", data, tmp_path / name, "--steps", "6", *more)) == 0
+    assert contents(tmp_path / "a")[1] == contents(tmp_path / "b")[1]
+    assert capsys.readouterr() == ("", "")
+    assert (tmp_path / "trace.json").is_file()
+
+
+def test_profile_without_a_folder(data, tmp_path, capsys):
+    missing = tmp_path / "missing" / "trace.json"
+    assert main(arguments("mnist", data, tmp_path / "run", "--profile", str(missing))) == 2
+    assert f"--profile {missing}: there is no such folder" in capsys.readouterr().err

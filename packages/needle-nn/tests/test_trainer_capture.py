@@ -23,7 +23,11 @@ class Averages(Callback):
 
 def network(norm, dropout):
     return nn.Sequential(
-        nn.Linear(6, 16), nn.BatchNorm1d(16) if norm else nn.LayerNorm1d(16), nn.ReLU(), nn.Dropout(dropout), nn.Linear(16, 3)
+        nn.Linear(6, 16),
+        nn.BatchNorm1d(16) if norm else nn.LayerNorm1d(16),
+        nn.ReLU(),
+        nn.Dropout(dropout),
+        nn.Linear(16, 3),
     )
 
 
@@ -51,7 +55,7 @@ RUNS = {
 
 def train(row, capture, seed=4):
     sizes, options, optimizer, schedule, norm, ignored = RUNS[row]
-    np.random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002  (the course draws weights so)
     ndl.random.seed(seed)
     model = network(norm, 0.25)
     made = optimizer(model.parameters())
@@ -90,7 +94,9 @@ def test_same_bits(row):
     _, eager_logs, eager_state = train(row, capture=False)
     assert logs == eager_logs
     assert bits(state) == bits(eager_state)
-    assert sum(plan.replays for plan in trainer._run.plans) > 0 and sum(plan.replays for plan in trainer._apply.plans) > 0
+    assert (
+        sum(plan.replays for plan in trainer._run.plans) > 0 and sum(plan.replays for plan in trainer._apply.plans) > 0
+    )
 
 
 def test_a_model_that_reads_values_stays_eager():
@@ -103,7 +109,7 @@ def test_a_model_that_reads_values_stays_eager():
             y = self.linear(x)
             return y * 2 if y.sum().item() > 0 else y
 
-    np.random.seed(0)
+    np.random.seed(0)  # noqa: NPY002
     model = Reads()
     trainer = Trainer(model, SGD(model.parameters(), lr=0.1), nn.SoftmaxLoss(), capture=True)
     with pytest.warns(ndl.CaptureWarning, match=r"test_trainer_capture.py:\d+: reads values of an array on the host"):
@@ -112,7 +118,7 @@ def test_a_model_that_reads_values_stays_eager():
 
 
 def test_a_loss_that_is_no_number():
-    np.random.seed(0)
+    np.random.seed(0)  # noqa: NPY002
     model = network(False, 0.0)
     data = batches([8] * 5, 1)
     data[4][0].cached_data[...] = np.nan

@@ -15,24 +15,24 @@ from needle.autograd import (
     set_default_dtype,
 )  # fmt: skip
 from needle.backend_selection import all_devices, cpu, cpu_numpy, cuda, default_device
+from needle.capturing import *
 from needle.custom import *
 from needle.init import ones, ones_like, zeros, zeros_like
 from needle.modes import *
 from needle.ops import *
-from needle.capturing import *
 from needle.transforms import *
 from needle_ndarray import show_config
 
 __version__ = "0.1.0"
 
 # needle-nn depends on this package, and drawing takes longer to import than everything else: on first use.
-_ON_FIRST_USE = ("nn", "optim", "data", "testing", "drawing")
-_DRAWING = ("draw_graph", "Graph")
+_ON_FIRST_USE = ("nn", "optim", "data", "onnx", "testing", "drawing", "profiling")
+_FROM = {"draw_graph": "drawing", "Graph": "drawing", "profile": "profiling", "Profile": "profiling"}
 
 
 def __getattr__(name: str):
-    if name in _DRAWING:
-        return getattr(_import_module("needle.drawing"), name)
+    if name in _FROM:
+        return getattr(_import_module(f"needle.{_FROM[name]}"), name)
     if name not in _ON_FIRST_USE:
         raise AttributeError(f"module 'needle' has no attribute {name!r}")
     try:
@@ -45,4 +45,4 @@ def __getattr__(name: str):
 
 
 def __dir__():
-    return sorted({*globals(), *_ON_FIRST_USE, *_DRAWING})
+    return sorted({*globals(), *_ON_FIRST_USE, *_FROM})

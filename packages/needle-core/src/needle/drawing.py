@@ -11,12 +11,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from needle.autograd import Tensor, TensorTuple, Value, find_topo_sort
+from needle.capturing import CapturedPlan
+from needle.plan_drawing import plan_boxes
 
 __all__ = ["Graph", "draw_graph"]
 
 CHAR, LINE, PAD, GAP_X, GAP_Y, HEAD, MARGIN = 7.0, 16, 10, 22, 34, 46, 16  # pixels
-FILL = {"op": "#eef3fb", "parameter": "#dff3e0", "constant": "#f1f1ef", "more": "#ffffff"}
-STROKE = {"op": "#5b7fb5", "parameter": "#4a9a55", "constant": "#9a9a94", "more": "#999999"}
+FILL = {"op": "#eef3fb", "parameter": "#dff3e0", "array": "#dff3e0", "constant": "#f1f1ef", "more": "#ffffff"}
+STROKE = {"op": "#5b7fb5", "parameter": "#4a9a55", "array": "#4a9a55", "constant": "#9a9a94", "more": "#999999"}
+#: What the line on top counts: kinds and their plurals.
+OF_TENSORS = (("parameter", "parameters"), ("constant", "constants"), ("op", "operations"))
+OF_PLANS = (("array", "arrays"), ("constant", "constants"), ("op", "calls"))
 
 
 class Node(NamedTuple):
@@ -31,11 +36,12 @@ class Node(NamedTuple):
 def draw_graph(outputs, path=None, *, names=None, max_nodes=500):
     """The graph that `outputs` were computed by, as a `Graph`: shown by notebooks, or saved as .svg, .html or .dot.
 
-    Nothing is computed: values that are lazy say so, and data dropped after backward stays dropped.
+    Nothing is computed: values that are lazy say so, and data dropped after backward stays dropped. Of a captured function's plan
+    the calls are drawn, with the arrays they write: %0, %1, ... as in `print(plan)`, and their places in the arena.
 
     Parameters
     ----------
-    outputs : a Tensor or TensorTuple, or a list of them
+    outputs : a Tensor or TensorTuple, or a list of them; or one of `captured.plans`
     path : where to save the picture, if at all
     names : {name: tensor}, labels for the leaves (or any other nodes)
     max_nodes : how many nodes to draw, those closest to the outputs; the others are counted in one box
@@ -45,6 +51,8 @@ def draw_graph(outputs, path=None, *, names=None, max_nodes=500):
     >>> draw_graph(ndl.relu(x @ w), names={"x": x, "w": w})
     Graph of 4 nodes and 3 edges: constant x, parameter w, MatMul, ReLU
     """
+    if isinstance(outputs, CapturedPlan):
+        return _finished(_plan_graph(outputs.plan, names or {}, max_nodes), path)
     roots = list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
     labels = {id(_value(value, f"name {name!r}")): str(name) for name, value in dict(names or {}).items()}
     if not roots or max_nodes < 1:
@@ -60,10 +68,20 @@ def draw_graph(outputs, path=None, *, names=None, max_nodes=500):
         edges += [(a, i) for k, a in enumerate(sources) if a < rest or a not in sources[:k]]
     if len(kept) < len(order):
         nodes.append(Node("more", f"… {len(order) - len(kept)} more nodes", "", "raise max_nodes to see them"))
-    graph = Graph(nodes, edges)
+    return _finished(Graph(nodes, edges), path)
+
+
+def _finished(graph, path):
     if path is not None:
         graph.save(path)
     return graph
+
+
+def _plan_graph(plan: Any, names: dict[str, Any], max_nodes: int) -> "Graph":
+    if max_nodes < 1 or not plan.calls:
+        raise ValueError(f"draw_graph: {len(plan.calls)} calls, max_nodes {max_nodes}: expected 1 or more of both")
+    boxes, edges = plan_boxes(plan, {name: _value(x, f"name {name!r}") for name, x in dict(names).items()}, max_nodes)
+    return Graph([Node(kind, _cut(title), _cut(detail), hint) for kind, title, detail, hint in boxes], edges, OF_PLANS)
 
 
 def _value(value: Any, what: str) -> Value:
@@ -150,8 +168,8 @@ def _cut(text: str, length: int = 44) -> str:
 class Graph:
     """Boxes and arrows: `nodes` in an order of computation, `edges` as pairs of places in it, and pictures of them."""
 
-    def __init__(self, nodes: list[Node], edges: list[tuple[int, int]]):
-        self.nodes, self.edges = nodes, edges
+    def __init__(self, nodes: list[Node], edges: list[tuple[int, int]], counted: tuple = OF_TENSORS):
+        self.nodes, self.edges, self.counted = nodes, edges, counted
 
     def __repr__(self) -> str:
         named = [n.title if n.kind == "op" or n.title == n.kind else f"{n.kind} {n.title}" for n in self.nodes[:8]]
@@ -336,7 +354,7 @@ def _svg(graph: Graph) -> str:
         '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
         '<path d="M0 0.8 L8 4 L0 7.2 z" fill="#8a8f98"/></marker></defs>',
         '<rect width="100%" height="100%" fill="#ffffff"/>',
-        _legend(nodes),
+        _legend(nodes, graph.counted),
     ]
     arriving: list[list[int]] = [[] for _ in x]
     for u, v, _ in layout.links:
@@ -371,10 +389,10 @@ def _box(node: Node, x: float, y: float, width: float, height: float) -> str:
     )
 
 
-def _legend(nodes: list[Node]) -> str:
+def _legend(nodes: list[Node], counted: tuple) -> str:
     """A line on top: a chip for each kind, and how many of it there are."""
     made, x = [], float(MARGIN)
-    for kind, plural in (("parameter", "parameters"), ("constant", "constants"), ("op", "operations")):
+    for kind, plural in counted:
         count = sum([node.kind == kind for node in nodes])
         text = f"{count} {plural if count != 1 else plural[:-1]}"
         made.append(

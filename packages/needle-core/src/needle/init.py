@@ -12,7 +12,8 @@ import operator
 import numpy as np
 
 import needle_ndarray as nd
-from needle.autograd import Tensor
+from needle.autograd import Tensor, data_of, is_tracing, keep_in_trace
+from needle.ops.helpers import Undifferentiable
 
 __all__ = [
     "constant",
@@ -129,10 +130,14 @@ def one_hot(n, i, device=None, dtype="float32", requires_grad=False):
             f"one_hot: the number of classes comes first, one_hot(n, positions); got a {type(n).__name__} for n"
         )
     place = i.device if device is None and isinstance(i, (Tensor, nd.NDArray)) else device
-    index = i.numpy() if isinstance(i, (Tensor, nd.NDArray)) else np.asarray(i)
+    held = data_of(i) if isinstance(i, Tensor) else i
+    index = held.numpy() if isinstance(held, nd.NDArray) else np.asarray(held)
     if index.size and index.dtype.kind == "f" and not (index == np.floor(index)).all():
         raise ValueError(f"one_hot: {index[index != np.floor(index)].flat[0]} is no position")
-    return _tensor(nd.one_hot(n, index, dtype, place), dtype, requires_grad)
+    made = _tensor(nd.one_hot(n, index, dtype, place), dtype, requires_grad)
+    if isinstance(i, Tensor) and is_tracing():
+        keep_in_trace(made, Undifferentiable(nd.one_hot, {"n": n}), (i,))
+    return made
 
 
 # ---- Initial weights --------------------------------------------------------------------------

@@ -123,21 +123,21 @@ cdef Buffer allocate(Py_ssize_t nbytes):
     if nbytes > PHYSICAL_MEMORY:
         raise out_of_memory(nbytes)
     cdef int size_class = size_class_of(nbytes)
-    cdef Py_ssize_t room = class_bytes(size_class)
+    cdef Py_ssize_t block_bytes = class_bytes(size_class)
     cdef Buffer buffer
     cdef void* head = free_lists[size_class]
     if head is not NULL:
         buffer = <Buffer> head
         free_lists[size_class] = buffer.next_free
         Py_DECREF(buffer)               # the free list's reference
-        cached_bytes -= room
+        cached_bytes -= block_bytes
         cached_blocks -= 1
         hits += 1
     else:
         buffer = fresh(size_class)
     buffer.nbytes, buffer.version = nbytes, 0
-    lend(&buffer.data[0], nbytes, room)
-    live_bytes += room
+    lend(&buffer.data[0], nbytes, block_bytes)
+    live_bytes += block_bytes
     if live_bytes > peak_bytes:
         peak_bytes = live_bytes
     return buffer
@@ -190,16 +190,16 @@ cdef void recycle(Buffer buffer) noexcept:
     global cached_bytes, cached_blocks, live_bytes
     if buffer.size_class < 0:
         return
-    cdef Py_ssize_t room = class_bytes(buffer.size_class)
-    if cached_bytes + room > cache_limit:
+    cdef Py_ssize_t block_bytes = class_bytes(buffer.size_class)
+    if cached_bytes + block_bytes > cache_limit:
         return
-    lend(&buffer.data[0], 0, room)
+    lend(&buffer.data[0], 0, block_bytes)
     Py_INCREF(buffer)
     buffer.next_free = free_lists[buffer.size_class]
     free_lists[buffer.size_class] = <void*> buffer
-    cached_bytes += room
+    cached_bytes += block_bytes
     cached_blocks += 1
-    live_bytes -= room
+    live_bytes -= block_bytes
 
 
 def empty_cache():

@@ -13,6 +13,7 @@ REMEDY = {"cuda": "pip install 'needle-cuda[cuda12]' (or [cuda13]) brings it"}
 
 _devices: dict[str, "Device"] = {}
 _registered: dict[str, Callable[[], Backend]] = {}
+when_loaded: Callable[[Backend], None] | None = None  # called with every backend that is loaded; see listening.py
 
 
 def _entry_points() -> dict[str, Any]:
@@ -68,6 +69,8 @@ class Device:
                 raise DeviceError(f"{self}: {reason}")
             loaded.device = self
             self._backend = loaded
+            if when_loaded is not None:
+                when_loaded(loaded)
         return self._backend
 
     def enabled(self) -> bool:

@@ -18,19 +18,23 @@ from cpython.object cimport PyObject
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
 
 from needle_ndarray.buffer import WRITE_CLOCK
-from needle_ndarray.capture import CaptureError, Plan, Recorder, Watched, depends, place_in_library, recorder, repeat
+from needle_ndarray.capture import (
+    CaptureError, Plan, Recorder, Watched, active_recorder, depends, place_in_library, repeat
+)
+from needle_ndarray.capture.costs import flops, traffic
+from needle_ndarray.capture.plan import show as show_call
 from needle_ndarray.config import config
 from needle_ndarray.convolution import both_sides, pair
 from needle_ndarray.devices import backend_of
 from needle_ndarray.dtypes import DTYPES
 from needle_ndarray.indexing import has_arrays
 from needle_ndarray.linalg import _parse as parse_einsum
-from needle_ndarray.listening import is_listened
+from needle_ndarray.listening import is_listened_to, listening
 from needle_ndarray.ndarray import (
     DTYPE_CODE, NBYTES, SOLE_OWNER, VERSION, bounded, normal_axes, suits_linear, suits_step
 )
 
-from needle_ndarray.replay import Layout, like, renew_all
+from needle_ndarray.replay import Layout, like, observe, renew_all
 
 #: The version of the struct in C_INTERFACE.
 ABI = 1
@@ -58,7 +62,8 @@ interface.dtype_code = <question_t> PyCapsule_GetPointer(DTYPE_CODE, "needle_nda
 C_INTERFACE = PyCapsule_New(&interface, "needle_ndarray.extension", NULL)
 
 __all__ = [
-    "ABI", "C_INTERFACE", "CaptureError", "DTYPES", "Layout", "Plan", "Recorder", "Watched", "backend_of", "both_sides", "bounded",
-    "config", "depends", "has_arrays", "is_listened", "like", "normal_axes", "pair", "parse_einsum", "place_in_library", "recorder",
-    "renew_all", "repeat", "suits_linear", "suits_step",
+    "ABI", "C_INTERFACE", "CaptureError", "DTYPES", "Layout", "Plan", "Recorder", "Watched", "active_recorder", "backend_of", "both_sides",
+    "bounded", "config", "depends", "flops", "has_arrays", "is_listened_to", "like", "listening", "normal_axes", "observe",
+    "pair", "parse_einsum", "place_in_library", "renew_all", "repeat", "show_call", "suits_linear", "suits_step",
+    "traffic",
 ]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from needle_ndarray.backend import SCATTER
-from needle_ndarray.capture import recorder
+from needle_ndarray.capture import active_recorder
 from needle_ndarray.creation import arange, empty, only_arrays
 from needle_ndarray.dtypes import bool_
 from needle_ndarray.ndarray import NDArray, bounds, broadcast_shapes, make_array, normal_axes
@@ -103,7 +103,7 @@ def _checked(index: NDArray, size: int, axis: int) -> NDArray:
     low, high = bounds(index)
     if low < -size or high >= size:
         raise IndexError(f"index {low if low < -size else high} is out of bounds for axis {axis} of size {size}")
-    wraps = low < 0 or recorder() is not None  # a replay may be given other positions
+    wraps = low < 0 or active_recorder() is not None  # a replay may be given other positions
     return (index + size).where(index < 0, index) if wraps else index
 
 

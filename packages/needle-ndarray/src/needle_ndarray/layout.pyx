@@ -41,14 +41,14 @@ cdef int parse_ints(str what, object given, Py_ssize_t* out) except -1:
             raise TypeError(f"{what}: expected an int or a sequence of ints, got {given!r}") from None
     if len(items) > MAX_NDIM:
         raise ValueError(f"{what}: {len(items)} axes or more, at most {MAX_NDIM} are supported")
-    for item in items:
-        try:
+    try:
+        for item in items:
             out[n] = item if type(item) is int else as_index(item)
-        except TypeError:
-            raise TypeError(f"{what}: expected ints, got {item!r} in {items}") from None
-        except OverflowError:
-            raise ValueError(f"{what}: {item} does not fit 64 bits") from None
-        n += 1
+            n += 1
+    except TypeError:
+        raise TypeError(f"{what}: expected ints, got {items[n]!r} in {items}") from None
+    except OverflowError:
+        raise ValueError(f"{what}: {items[n]} does not fit 64 bits") from None
     return n
 
 

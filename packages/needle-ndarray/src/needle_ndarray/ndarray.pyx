@@ -22,7 +22,7 @@ from needle_ndarray.layout cimport (
     as_tuple, basic_view, broadcast_view, checked_size, has_order, normal_axis, parse_ints, reshape_view, reversed_axes,
     row_major, strided_view, swapped
 )
-from needle_ndarray.operands cimport assign, dtype_code, from_host, is_array_like, is_scalar
+from needle_ndarray.operands cimport assign, dtype_code, from_host, hears_numbers, is_array_like, is_scalar
 from needle_ndarray.optable cimport FLOAT32, FLOAT64, INT32, INT64, UINT8, itemsize
 
 from needle_ndarray import arguments, capsules, dispatch, layout, operands, optimizer_steps
@@ -43,6 +43,9 @@ globals().update({name: getattr(module, name) for module, names in [
 ] for name in names.split()})
 
 cdef extern from "Python.h":
+    ctypedef struct PyTypeObject:
+        PyObject* tp_dict
+    void PyType_Modified(type)
     Py_ssize_t Py_REFCNT(PyObject*)
 
 cdef Backend NO_BACKEND = Backend()
@@ -557,12 +560,7 @@ cdef class NDArray:
 
     # ---- Elementwise methods --------------------------------------------------------------------------
 
-    def __getattr__(self, name):
-        """Every unary op of the table is a method: `a.exp()`, `a.sqrt()`, `a.isnan()` ..."""
-        op = UNARY.get(name)
-        if op is None:
-            raise AttributeError(f"'NDArray' object has no attribute '{name}'")
-        return UnaryMethod(op, self)
+    # Every unary op of the table is a method (`a.isnan()`); those that are not here are added below.
 
     def exp(self):
         return unary_op(UNARY["exp"], self)
@@ -679,7 +677,7 @@ cdef class NDArray:
         """The only element as a Python number."""
         if self._size != 1:
             raise ValueError(f"item: expected one element, shape {self.shape} has {self._size}")
-        if self._ptr is NULL or self._backend.listener is not None:
+        if self._ptr is NULL or self._backend.listener is not None and hears_numbers(self._backend.listener):
             return self._backend.to_host(self).item()
         if self._dtype == FLOAT32:
             return (<float*> self._ptr)[0]
@@ -904,7 +902,7 @@ cdef char* format_of(int dtype):
 @cython.no_gc
 @cython.freelist(8)
 cdef class UnaryMethod:
-    """A bound unary op: what `a.sqrt` is."""
+    """A unary op as a method: what `a.isnan` is, and `NDArray.isnan` without an array."""
 
     cdef Op op
     cdef NDArray array
@@ -912,8 +910,27 @@ cdef class UnaryMethod:
     def __cinit__(self, Op op, NDArray array):
         self.op, self.array = op, array
 
-    def __call__(self, *, out=None):
+    def __get__(self, array, owner):
+        return self if array is None else UnaryMethod(self.op, array)
+
+    def __call__(self, *args, out=None):
+        if self.array is None and len(args) == 1:
+            return unary_op(self.op, <NDArray?> args[0], out)
+        if self.array is None or args:
+            raise TypeError(f"{self.op.name}: expected no argument but out, got {len(args)}")
         return unary_op(self.op, self.array, out)
 
     def __repr__(self):
         return f"<method {self.op.name} of NDArray: {self.op.formula}>"
+
+
+cdef int add_unary_methods() except -1:
+    """Put the methods where a lookup finds them: with a `__getattr__`, a call of any method would take 30 ns more."""
+    cdef dict methods = <dict> (<PyTypeObject*> NDArray).tp_dict
+    for op in UNARY.values():
+        methods.setdefault(op.name, UnaryMethod(op, None))
+    PyType_Modified(NDArray)
+    return 0
+
+
+add_unary_methods()

@@ -16,5 +16,10 @@ cdef int check_device(str what, NDArray a, NDArray b) except -1
 cdef int assign(NDArray view, object value) except -1
 
 
+cdef inline bint hears_numbers(object listener) except -1:
+    """Whether it wants to hear of single numbers that the host reads and writes without a verb."""
+    return listener.numbers
+
+
 cdef inline bint is_scalar(object x) noexcept:
     return isinstance(x, float) or isinstance(x, int) or is_numpy_scalar(x)

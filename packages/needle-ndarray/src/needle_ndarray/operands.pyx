@@ -48,7 +48,8 @@ cdef NDArray scalar_array(Backend backend, int dtype, object x):
 
 cdef int store(NDArray out, object x) except -1:
     """out[...] = x for a scalar, with a range check; a single element on the host without a call"""
-    if out._ptr is not NULL and out._size == 1 and out._dtype >= FLOAT32 and out._backend.listener is None:
+    cdef bint heard = out._backend.listener is not None and hears_numbers(out._backend.listener)
+    if out._ptr is not NULL and out._size == 1 and out._dtype >= FLOAT32 and not heard:
         if out._dtype == FLOAT32:
             (<float*> out._ptr)[0] = <float> (<double> x)
         else:
@@ -61,7 +62,7 @@ cdef int store(NDArray out, object x) except -1:
         value = bool(x)
     else:
         value = integer_for(out._dtype, x)
-    if out._ptr is NULL or out._size != 1 or out._backend.listener is not None:
+    if out._ptr is NULL or out._size != 1 or heard:
         out._backend.fill(out, value)
     elif out._dtype == INT32:
         (<int*> out._ptr)[0] = value

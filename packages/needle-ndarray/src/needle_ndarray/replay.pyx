@@ -67,6 +67,18 @@ cdef int check_patch(str verb, tuple args, tuple path, Py_ssize_t call, Py_ssize
     return 0
 
 
+cdef object observer = None         # told of every replay, or None
+
+
+def observe(new):
+    """Tell `new` of every replay from now on (None: nobody): `begins(replay)` before its first call, `ends(replay)` after the last.
+
+    In between, `replay.position` is the call that is being made, and `replay.plan.calls[position]` what it was recorded as.
+    """
+    global observer
+    observer = new
+
+
 cdef class Replay:
     """Calls (verb, backend or function, args), ready to be run again.
 
@@ -81,6 +93,7 @@ cdef class Replay:
     cdef int* codes
     cdef readonly Py_ssize_t count
     cdef readonly Py_ssize_t position   # the call that is being made, or was the last
+    cdef public object plan         # what it was made from, for an observer; or None
     cdef list results               # of repeated functions, in order
     cdef list written               # an array on each buffer of others that is written to
 
@@ -115,6 +128,17 @@ cdef class Replay:
 
     def run(self):
         """Make all calls. An error leaves the arrays as the calls before it left them."""
+        if observer is None:
+            self.make_calls()
+            return
+        here = observer
+        here.begins(self)
+        try:
+            self.make_calls()
+        finally:
+            here.ends(self)
+
+    cdef int make_calls(self) except -1:
         if self.results:
             self.results = []
         try:
@@ -122,6 +146,7 @@ cdef class Replay:
         finally:
             for array in self.written:
                 (<NDArray> array).mark_written()
+        return 0
 
     cdef int run_calls(self) except -1:
         cdef Py_ssize_t i
@@ -271,13 +296,14 @@ cdef class Views:
             view._ptr = base._ptr + <Py_ssize_t> self.shifts[i] if base._ptr is not NULL else NULL
         self.base = base
 
-    cpdef renew(self, Py_ssize_t others=0):
-        """Point at new memory, unless nobody but `others` arrays looks at what is there; the array of all of it."""
+    cpdef bint renew(self, Py_ssize_t others=0) except -1:
+        """Point at new memory, unless nobody but `others` arrays looks at what is there; whether it did."""
         cdef NDArray base = self.base
         cdef Py_ssize_t ours = len(self.views) + 1 + others
         if Py_REFCNT(<PyObject*> base) > 2 or Py_REFCNT(<PyObject*> base._buffer) > ours:
             self.point(empty_compact(base._backend, base._dtype, base._ndim, base._shape))
-        return self.base
+            return True
+        return False
 
 
 cdef void extent(NDArray a, Py_ssize_t* low, Py_ssize_t* high) noexcept:
@@ -295,12 +321,12 @@ cdef void extent(NDArray a, Py_ssize_t* low, Py_ssize_t* high) noexcept:
 
 
 def renew_all(list groups not None, list others not None):
-    """Each Views' `renew`, with its number of other arrays."""
+    """Each Views' `renew`, with its number of other arrays, in whose place it then puts whether there is new memory."""
     cdef Py_ssize_t i
     if len(groups) != len(others):
         raise ValueError(f"renew_all: {len(groups)} groups, {len(others)} numbers")
     for i in range(len(groups)):
-        (<Views?> groups[i]).renew(others[i])
+        others[i] = (<Views?> groups[i]).renew(others[i])
 
 
 cpdef NDArray like(NDArray view):

@@ -1,8 +1,8 @@
-"""How many threads an operation may use, and the team of them that kernels share their tasks with."""
+"""How many threads an operation may use, and the pool of them that kernels share their tasks with."""
 
 import os
 
-cdef extern from "team.h" nogil:
+cdef extern from "thread_pool.h" nogil:
     enum:
         MAX_THREADS "NEEDLE_MAX_THREADS"
     void needle_share(Task task, const void* job, Py_ssize_t n, int threads) noexcept

@@ -15,6 +15,7 @@ write clock of needle_ndarray (one counter for all writes to all arrays) tells w
 #   topology     the order of the nodes                     operators    the ops behind Python's operators
 #   backward     the walk from the end                      arrays       NDArrays in C
 #   tensor       the class Tensor                           naming       classes are named after this module
+#   tracing      everything that a function computes
 # The .pxd files name each other in one direction, values first. The modules call each other both ways (a value that dies tells
 # `memory`), so values, which has the class that the others build on, has to be the first to be imported.
 
@@ -36,7 +37,9 @@ from needle.autograd.backward import (
 from needle.autograd.dtype_rules import get_default_dtype, result_dtype, set_default_dtype
 from needle.autograd.memory import release_made
 from needle.autograd.modes import is_grad_enabled, set_lazy_by_default, set_mode
+from needle.autograd.recording import current_op, name_ops
 from needle.autograd.tensor import Tensor, assign_product, count, rebuild
+from needle.autograd.tracing import constant, data_of, is_tracing, keep_in_trace, trace
 from needle.autograd.values import (
     Op,
     ScalarOp,

@@ -11,7 +11,7 @@ import functools
 import operator
 
 import needle_ndarray as array_api
-from needle_ndarray.extension import bounded, recorder
+from needle_ndarray.extension import active_recorder, bounded
 
 from needle.autograd.arguments cimport as_constant
 from needle.autograd.memory cimport own, release, release_all, sum_and_release
@@ -73,6 +73,7 @@ cdef class Walk(Graph):
         cdef object grad
         here.no_grad |= self.accumulate
         here.walks += 1
+        here.walking += 1
         here.made = <PyObject*> made
         try:
             for i in range(self.count - 1, -1, -1):
@@ -97,7 +98,7 @@ cdef class Walk(Graph):
                 self.values[number] = None
                 release(node, 1)
         finally:
-            here.made, here.guarded, here.no_grad = outer.made, outer.guarded, outer.no_grad
+            here.made, here.guarded, here.no_grad, here.walking = outer.made, outer.guarded, outer.no_grad, outer.walking
         if outer.made is not NULL:
             (<list> outer.made).extend(made)
         return 0
@@ -214,7 +215,7 @@ cdef object zeros_like_entry(TensorTuple node, Py_ssize_t i):
 
 cdef object call_hooks(Value node, object grad):
     if modes_here().used is not NULL:
-        recorder().refuse("a gradient hook runs, whose effects in Python cannot be repeated")
+        active_recorder().refuse("a gradient hook runs, whose effects in Python cannot be repeated")
     for entry in list(node.hooks):
         changed = entry[0](grad)
         if changed is not None:

@@ -8,6 +8,7 @@ from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.string cimport memcmp
 
 import sys
+from types import FunctionType, MethodType
 
 import numpy as np
 
@@ -130,9 +131,19 @@ def first_difference(list a not None, list b not None):
     cdef Py_ssize_t i
     for i in range(min(len(a), len(b))):
         x, y = a[i], b[i]
-        if x[0] != y[0] or x[1] is not y[1] or not same_argument(x[2], y[2]) or x[4] != y[4]:
+        if x[0] != y[0] or x[1] is not y[1] or not same_argument(x[2], y[2]) or not same_function(x[4], y[4]):
             return i
     return None
+
+
+cdef bint same_function(object a, object b) except -1:
+    """Whether two functions do the same: one object, one method, or a lambda made again with the same variables around it."""
+    if a is b or isinstance(a, MethodType) and a == b:
+        return True
+    if not isinstance(a, FunctionType) or not isinstance(b, FunctionType) or a.__code__ is not b.__code__:
+        return False
+    around = [tuple([attribute(cell, "cell_contents") for cell in f.__closure__ or ()]) for f in (a, b)]
+    return same(around[0], around[1]) and same(a.__defaults__, b.__defaults__)
 
 
 cdef bint same_argument(object a, object b) except -1:

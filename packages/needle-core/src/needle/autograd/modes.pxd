@@ -13,6 +13,9 @@ cdef extern from *:
         PyObject *used;         /* {id: value}, while capturing: the values that were there before and are used; or NULL */
         long long since;        /* the write clock when capturing began */
         long walks;             /* how often this thread has gone backward */
+        int walking;            /* how many walks backward are under way */
+        PyObject *op;           /* what is being computed, where somebody wants to know (see recording); or NULL */
+        PyObject *trace;        /* a list that collects every result and what no op records, or NULL */
     } needle_modes;
     """
     ctypedef struct Modes "needle_modes":
@@ -24,6 +27,9 @@ cdef extern from *:
         PyObject* used
         long long since
         long walks
+        int walking
+        PyObject* op
+        PyObject* trace
 
 cdef bint lazy_by_default               # LAZY_MODE of needle.autograd
 

@@ -10,7 +10,7 @@ from cpython.tuple cimport PyTuple_GET_SIZE
 
 import needle_ndarray as array_api
 import numpy as np
-from needle_ndarray.extension import recorder
+from needle_ndarray.extension import active_recorder
 
 from needle.autograd.arguments cimport as_values
 from needle.autograd.arrays cimport Arrays, load_arrays
@@ -62,9 +62,9 @@ cdef int record(Op op, tuple inputs, Value out, object data) except -1:
             check_inputs(inputs, <Value> here.guarded)
         out.array = compute(op, inputs) if data is None else data
         out.stamp = arrays.clock[0]
-        if here.anomaly:
+        if here.anomaly or here.trace is not NULL:
             note_origin(op, out, here)
-        if not recorded:
+        if not recorded and here.trace is NULL:
             return 0
     out.op, out.inputs, out.wants_grad = op, inputs, recorded
     add_uses(inputs)
@@ -73,6 +73,8 @@ cdef int record(Op op, tuple inputs, Value out, object data) except -1:
         drop_unneeded(op, inputs, out, large)
     if here.made is not NULL:
         (<list> here.made).append(out)
+    if here.trace is not NULL:
+        (<list> here.trace).append(out)
     return 0
 
 
@@ -83,7 +85,7 @@ cdef int note_used(tuple inputs, Modes* here, bint recorded) except -1:
     for x in inputs:
         if x.stamp < here.since:
             if recorded and x.wants_grad and x.op is not None:
-                recorder().refuse("uses a tensor whose graph was recorded before the call")
+                active_recorder().refuse("uses a tensor whose graph was recorded before the call")
             if id(x) not in used:
                 used[id(x)] = (x, x.array, None if x.gradient is None else (<Value> x.gradient).array, flag_bits(x))
     return 0
@@ -95,10 +97,40 @@ cdef int flag_bits(Value value) noexcept:
             + 8 * (value.gradient is not None) + 16 * (value.wants_grad and value.op is not None))
 
 
+cdef int listeners = 0          # how many want to know which op is computed
+
+
+def name_ops(bint wanted):
+    """From now on `current_op` knows the op that is computed; each call with True is undone by one with False."""
+    global listeners
+    listeners += 1 if wanted else -1
+
+
+def current_op():
+    """(name, backward): the op that this thread computes or whose gradient it computes, "" for none; whether it walks backward."""
+    cdef Modes* here = modes_here()
+    if here.guarded is not NULL:
+        return type((<Value> here.guarded).op).__name__, True
+    return "" if here.op is NULL else type(<object> here.op).__name__, here.walking > 0
+
+
+cdef object compute_named(Op op, tuple inputs):
+    """`compute`, with the op known to `current_op` meanwhile"""
+    cdef Modes* here = modes_here()
+    cdef PyObject* outer = here.op
+    here.op = <PyObject*> op
+    try:
+        return compute(op, inputs)
+    finally:
+        here.op = outer
+
+
 cdef object compute(Op op, tuple inputs):
     """op.compute of the inputs' data"""
     cdef Py_ssize_t n = PyTuple_GET_SIZE(inputs)
     cdef object data, function
+    if listeners != 0 and modes_here().op is not <PyObject*> op:
+        return compute_named(op, inputs)
     if op.seen == 0 or op.seen != type_version(op):
         op.compute_function = type(op).compute      # of the class: a look into the instance first makes its __dict__
         op.seen = type_version(op)
@@ -133,13 +165,13 @@ cdef object checked(Op op, object data, tuple inputs):
 
 
 cdef int note_origin(Op op, Value out, Modes* here) except -1:
-    """In anomaly and in lazy mode: remember the line that made a value. What is computed is checked; gradients when sent on."""
+    """Remember the line that made a value. In anomaly mode, what is computed is checked; gradients when sent on."""
     if here.guarded is not NULL:
         out.origin = (<Value> here.guarded).origin
         return 0
     from needle.modes import check_forward, line_of_user
     out.origin = line_of_user()
-    if out.array is not None:
+    if out.array is not None and here.anomaly:
         check_forward(op, out.array, out.origin, here.anomaly)
     return 0
 

@@ -57,9 +57,9 @@ def was_there(Value value not None):
 
 
 def modes_key():
-    """What else decides it: None where nothing may be captured, in lazy and in anomaly mode."""
+    """What else decides it: None where nothing may be captured: in lazy and in anomaly mode, and in a trace."""
     cdef Modes* here = modes_here()
-    if is_lazy(here) or here.anomaly or here.used is not NULL:
+    if is_lazy(here) or here.anomaly or here.used is not NULL or here.trace is not NULL:
         return None
     return bool(here.no_grad), get_default_dtype()
 
@@ -136,9 +136,12 @@ cdef class TensorPlan:
         gradient, the target a value or an argument's number
     count : how many of the built plan's results are handed out; the others are bound
     cleared : values whose gradients are dropped first of all: after an error they have none
+    rebuild : a function of the arrays and arguments that makes what the function returns; None: the only one, as a tensor
+    plain : whether the arguments are tensors, one by one
     """
 
-    cdef object run, default_dtype
+    cdef object run, default_dtype, rebuild
+    cdef public long long replays, next_check
     cdef list guards, arguments, values, gradients, results, bound, cleared
     cdef list groups, others            # Views to renew, and how many arrays of ours look at each besides
     cdef list held                      # what values were pointed at last
@@ -150,7 +153,7 @@ cdef class TensorPlan:
     cdef readonly object built
 
     def __init__(self, built, list guards, list arguments, list values, list gradients, list fresh, list bound, Py_ssize_t count,
-                 list cleared, bint plain):
+                 list cleared, rebuild, bint plain):
         self.built, self.run, self.guards, self.cleared = built, built.run, guards, cleared
         self.arguments, self.values, self.gradients, self.plain = arguments, values, gradients, plain
         self.results, self.bound, self.count = built.results, bound, count
@@ -160,6 +163,7 @@ cdef class TensorPlan:
         self.held = [entry[1] for entry in values]
         self.own = {id(entry[0]) for entry in values}
         self.given = [None] * len(bound)
+        self.rebuild, self.replays, self.next_check = rebuild, 0, 64
         self.no_grad, self.default_dtype = modes_here().no_grad, get_default_dtype()
 
     def takes(self, tuple args not None):
@@ -167,7 +171,7 @@ cdef class TensorPlan:
         cdef Modes* here = modes_here()
         cdef Py_ssize_t i, k
         if not self.plain or len(args) != len(self.arguments) or here.no_grad != self.no_grad or here.anomaly or is_lazy(here) \
-                or here.used is not NULL or get_default_dtype() is not self.default_dtype:
+                or here.used is not NULL or here.trace is not NULL or get_default_dtype() is not self.default_dtype:
             return False
         for i in range(len(args)):
             if type(args[i]) is not Tensor:
@@ -219,6 +223,8 @@ cdef class TensorPlan:
         """Whether no argument lies in memory that is written to, or if arguments are written to, in that of another one."""
         cdef set seen
         if self.written is None:
+            if not self.values_apart():
+                return False
             self.written = {id((<Value> entry[0]).array._handle) for entry in self.values if entry[5]}
             self.written.update(self.built.written_elsewhere)
         if not self.built.writes_arguments:
@@ -235,9 +241,60 @@ cdef class TensorPlan:
             seen.add(handle)
         return True
 
-    def replay(self, object leaves):
+    cdef bint values_apart(self) except -1:
+        """Whether what is written to is in nobody else's memory, unless it was when it was recorded."""
+        cdef dict owners = {}
+        for entry in self.values:
+            if entry[2] is not None:
+                handle = id((<Value> entry[0]).array._handle)
+                if handle in self.built.written_elsewhere or handle in owners and (entry[5] or owners[handle]):
+                    return False
+                owners[handle] = entry[5]
+        return True
+
+    cpdef object call(self, object leaves):
+        """Compute, with these arguments; what the function returns."""
+        cdef list arrays
+        cdef Tensor out
+        self.replays += 1
+        arrays = self.replay(leaves)
+        if self.rebuild is not None:
+            return self.rebuild(arrays, leaves)
+        out = Tensor.__new__(Tensor)
+        out.array = arrays[0]
+        return out
+
+    cdef list replay(self, object leaves):
         """Compute, with these arguments; the arrays that are handed out."""
-        cdef Py_ssize_t i, k = self.renewed
+        cdef Py_ssize_t i, k
+        cdef tuple entry
+        self.point(leaves)
+        k = self.renewed
+        for i in range(k):
+            self.others[i] = 0
+        for i in range(len(self.bound)):
+            if (<tuple> self.bound[i])[3] is not None:
+                self.others[k] = 1 if self.is_ours(i, <tuple> self.bound[i]) else 0
+                k += 1
+        renew_all(self.groups, self.others)
+        try:
+            self.run()
+        except BaseException:
+            self.forget()
+            raise
+        k = self.renewed
+        for i in range(len(self.bound)):
+            entry = <tuple> self.bound[i]
+            if entry[3] is None:
+                self.bind(i, entry, leaves, True)
+            else:
+                self.bind(i, entry, leaves, self.others[k])
+                k += 1
+        return [like(self.results[i]) for i in range(self.count)]
+
+    cdef int point(self, object leaves) except -1:
+        """Show the plan's arrays where its inputs are now."""
+        cdef Py_ssize_t i
         cdef Value value
         cdef tuple entry
         for i in range(len(self.arguments)):
@@ -254,25 +311,13 @@ cdef class TensorPlan:
                 self.held[i] = value.array
         for entry in self.gradients:
             entry[2].point(realize(<Value> (<Value> entry[0]).gradient))
-        for i in range(len(self.bound)):
-            if (<tuple> self.bound[i])[3] is not None:
-                self.others[k] = self.is_ours(i, <tuple> self.bound[i])
-                k += 1
-        renew_all(self.groups, self.others)
-        try:
-            self.run()
-        except BaseException:
-            self.forget()
-            raise
-        for i in range(len(self.bound)):
-            self.bind(i, <tuple> self.bound[i], leaves)
-        return [like(self.results[i]) for i in range(self.count)]
+        return 0
 
     cdef bint is_ours(self, Py_ssize_t i, tuple entry):
         """Whether the gradient that was handed out last is held by its tensor alone, and may be written over"""
-        cdef Value grad = self.given[i]
-        if grad is None or entry[0] != "gradient" or isinstance(entry[1], int):
-            return 0
+        cdef Value grad = <Value> self.given[i]
+        if grad is None or isinstance(entry[1], int):
+            return False
         return (<Value> entry[1]).gradient is grad and Py_REFCNT(<PyObject*> grad) == 3 and grad.array is not None \
             and Py_REFCNT(<PyObject*> grad.array) == 1
 
@@ -289,37 +334,56 @@ cdef class TensorPlan:
                 target = <Value?> entry[1]
                 if target.gradient is self.given[i]:
                     target.gradient = None
+            self.given[i] = None        # the plan's memory may be other memory than this gradient's by now
         return 0
 
-    cdef int bind(self, Py_ssize_t i, tuple entry, object leaves) except -1:
+    cdef int bind(self, Py_ssize_t i, tuple entry, object leaves, bint renewed) except -1:
         """Hand a result to the tensor whose gradient or data it is."""
-        cdef Value target = leaves[entry[1]] if isinstance(entry[1], int) else entry[1]
-        cdef Value grad = self.given[i]
-        cdef object array
+        cdef Value target = <Value?> leaves[entry[1]] if isinstance(entry[1], int) else <Value?> entry[1]
+        cdef Value grad = <Value> self.given[i]
         if entry[0] == "none":
             target.gradient = None
             return 0
-        array = self.results[entry[2]]
         if entry[0] == "data":
-            assign(target, like(array))
+            assign(target, like(self.results[entry[2]]))
             return 0
-        if grad is not None and grad.array is not None and shares(grad.array, array):
-            grad.stamp = arrays.clock[0]
+        if renewed or grad is None:
+            grad = self.given[i] = make_leaf(Tensor, like(self.results[entry[2]]), False)
         else:
-            grad = self.given[i] = make_leaf(Tensor, like(array), False)
+            grad.stamp = arrays.clock[0]
         if target.gradient is not grad:
             target.gradient = grad
         return 0
+
+
+cdef class Replayer:
+    """What a captured function does first: try the plan that was used last. A subclass has `slow(args, kwargs)` for the rest."""
+
+    cdef public TensorPlan latest
+    cdef bint busy                      # the plan's arrays are in use, by another thread or by a call further out
+
+    def __call__(self, *args, **kwargs):
+        cdef TensorPlan plan = self.latest
+        if plan is None or self.busy or kwargs or plan.replays >= plan.next_check or not plan.takes(args):
+            return self.slow(args, kwargs)
+        result = self.exclusively(plan, args)
+        return self.slow(args, kwargs) if result is NotImplemented else result
+
+    cpdef exclusively(self, TensorPlan plan, object leaves):
+        """Call a plan that nobody else is using; NotImplemented where somebody is."""
+        if self.busy:
+            return NotImplemented
+        self.busy = True
+        try:
+            return plan.call(leaves)
+        finally:
+            self.busy = False
 
 
 cdef bint same_place(Value a, Value b):
     """Whether the gradients of two values are one array still"""
     x, y = (<Value> a.gradient).array, (<Value> b.gradient).array
     return x._handle is y._handle and x._offset == y._offset
-
-
-cdef bint shares(object a, object b):
-    return a._handle is b._handle
 
 
 def as_value(type kind not None, array, bint requires_grad=False):

@@ -7,7 +7,7 @@ import operator
 
 import needle_ndarray as array_api
 import numpy as np
-from needle_ndarray.extension import recorder
+from needle_ndarray.extension import active_recorder
 
 from needle._hints import Size, warn_of_identity
 
@@ -19,6 +19,7 @@ from needle.autograd.modes cimport modes_here
 from needle.autograd.naming cimport show_in_autograd
 from needle.autograd.operators cimport operators
 from needle.autograd.recording cimport apply, note_used, read, realize
+from needle.autograd.tracing cimport handed_out, note_read, note_write
 from needle.autograd.values cimport Value, assign, is_unknown, make_leaf
 
 from needle.autograd.dtype_rules import result_dtype
@@ -57,11 +58,13 @@ cdef class Tensor(Value):
     @cython.embedsignature(False)       # Cython's puts the * in the wrong place
     def __init__(self, array, device=None, *, dtype=None, requires_grad=True):
         if isinstance(array, Tensor):
-            data = read(<Tensor> array)
+            data = shared = read(<Tensor> array)
             if device is not None:
                 data = data.to(device)
             if dtype is not None:
                 data = data.astype(dtype, copy=False)
+            if data is not shared:
+                note_read(<Tensor> array)
         else:
             data = to_array(array, device, dtype)
         if self.op is not None or self.array is not None:   # only now: what runs inside `array` may have called this
@@ -107,6 +110,7 @@ cdef class Tensor(Value):
             raise TypeError(f"Tensor.data: expected a Tensor, got {type(value).__name__}")
         if (<Tensor> value).dtype != self.dtype:
             raise TypeError(f"Tensor.data: a {value.dtype} tensor for one of {self.dtype}; convert it with .astype")
+        note_read(<Tensor> value)
         assign(self, realize(<Tensor> value))
 
     @property
@@ -121,20 +125,20 @@ cdef class Tensor(Value):
             raise TypeError(f"Tensor.grad: expected a Tensor or None, got {type(value).__name__}")
         if modes_here().used is not NULL:
             note_used((self,), modes_here(), False)
-            if value is None and not recorder().calls:
-                recorder().cleared[id(self)] = self
+            if value is None and not active_recorder().calls:
+                active_recorder().cleared[id(self)] = self
         self.gradient = value
 
     def numpy(self):
         """A NumPy copy of the values."""
-        return read(self).numpy()
+        return handed_out(self).numpy()
 
     def item(self):
         """The only element, as a Python number."""
-        return read(self).item()
+        return handed_out(self).item()
 
     def tolist(self):
-        return read(self).tolist()
+        return handed_out(self).tolist()
 
     def __array__(self, dtype=None, copy=None):
         if copy is False:
@@ -142,7 +146,7 @@ cdef class Tensor(Value):
         return self.numpy() if dtype is None else self.numpy().astype(dtype)
 
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
-        return read(self).__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+        return handed_out(self).__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
 
     def __dlpack_device__(self):
         return read(self).__dlpack_device__()
@@ -163,10 +167,10 @@ cdef class Tensor(Value):
 
     def __bool__(self):
         """The value of a bool or an integer, of one element; a tensor of floats is an object like any other, and true."""
-        return True if self.dtype.is_float else bool(read(self))
+        return True if self.dtype.is_float else bool(handed_out(self))
 
     def __repr__(self):
-        text = np.array2string(self.numpy(), separator=", ", prefix="needle.Tensor(", threshold=1000, edgeitems=3)
+        text = np.array2string(read(self).numpy(), separator=", ", prefix="needle.Tensor(", threshold=1000, edgeitems=3)
         made = f", op={type(self.op).__name__}" if self.op is not None else ", requires_grad=True" if self.wants_grad else ""
         return f"needle.Tensor({text}, dtype={self.dtype}, device={self.device}{made})"
 
@@ -189,12 +193,14 @@ cdef class Tensor(Value):
 
     def __reduce__(self):
         kept = getattr(self, "__dict__", None)      # of a subclass in Python
+        note_read(self)
         return rebuild, (type(self), realize(self), self.wants_grad), kept
 
     def __setstate__(self, kept):
         self.__dict__.update(kept)
 
     def __deepcopy__(self, memo):
+        note_read(self)
         cdef Value copy = make_leaf(type(self), realize(self).copy(), self.wants_grad)
         memo[id(self)] = copy
         if getattr(self, "__dict__", None):
@@ -358,6 +364,9 @@ cdef class Tensor(Value):
             for step, n in zip(realize(self).strides, self.shape):
                 if step == 0 and n > 1:
                     raise ValueError(f"the tensor of shape {self.shape} is a broadcast view: write to a clone()")
+            note_write(self)
+            if isinstance(value, Value):
+                note_read(<Value> value)
             realize(self)[key] = realize(<Value> value) if isinstance(value, Value) else value
             return
         if self.uses:
@@ -375,6 +384,8 @@ cdef class Tensor(Value):
         self.op, self.inputs, self.array, self.wants_grad = made.op, made.inputs, (<Value> made).array, True
         self.stamp = (<Value> made).stamp
         (<Value> made).inputs = ()
+        if modes_here().trace is not NULL:
+            (<list> modes_here().trace).append(self)
 
     # ---- Methods, each the op of that name --------------------------------------------------------------------------
 
@@ -549,6 +560,9 @@ cdef object write(Tensor self, object function, object other):
     """Change the array of a leaf; shape and dtype stay what they are, or an error says why they cannot"""
     if not isinstance(other, Tensor) and not is_number(other) and not known(other):
         return NotImplemented
+    note_write(self)
+    if isinstance(other, Tensor):
+        note_read(<Tensor> other)
     function(realize(self), realize(<Tensor> other) if isinstance(other, Tensor) else other)
     return self
 

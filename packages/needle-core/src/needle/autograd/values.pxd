@@ -32,7 +32,7 @@ cdef class Value:
     cdef readonly tuple inputs
     cdef object array                   # None until computed, or after it was dropped
     cdef object spec                    # (shape, dtype, device) of dropped data
-    cdef object origin                  # in anomaly mode: the line that made it
+    cdef readonly object origin         # in anomaly and in lazy mode, and in a trace: the line that made it
     cdef object gradient                # of a leaf, or after retain_grad()
     cdef list hooks                     # called with the gradient
     cdef bint retains_grad

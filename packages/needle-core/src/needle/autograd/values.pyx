@@ -20,6 +20,7 @@ from needle.autograd.naming cimport show_in_autograd
 from needle.autograd.operators cimport Operators, operators
 from needle.autograd.recording cimport apply, apply_tuple, note_used, read, realize, record
 from needle.autograd.tensor cimport Tensor
+from needle.autograd.tracing cimport handed_out, note_write
 
 cdef Arrays arrays = load_arrays()
 cdef object ndarray_type = array_api.NDArray
@@ -144,7 +145,7 @@ cdef class Value:
     @property
     def cached_data(self):
         """The data if it is there; None where it has not been computed, or was dropped after backward."""
-        return None if self.array is None else read(self)
+        return None if self.array is None else handed_out(self)
 
     @cached_data.setter
     def cached_data(self, data):
@@ -165,7 +166,7 @@ cdef class Value:
 
     def realize_cached_data(self):
         """The data, computed if need be."""
-        return read(self)
+        return handed_out(self)
 
     def is_leaf(self):
         return self.op is None
@@ -288,6 +289,7 @@ cdef int assign(Value value, object data) except -1:
                 raise TypeError(f"cached_data: expected a tuple of NDArrays, got one with {type(d).__name__}")
     if modes_here().used is not NULL:
         note_used((value,), modes_here(), False)
+    note_write(value)
     value.array, value.spec, value.assigned = data, None, True
     arrays.clock[0] += 1
     value.assigned_at = arrays.clock[0]

@@ -8,14 +8,13 @@ from threading import Lock
 from typing import Any
 
 from needle.autograd import Tensor, TensorTuple
-from needle.autograd.replaying import Unseen, flatten, modes_key
+from needle.autograd.replaying import Replayer, Unseen, flatten, modes_key
 from needle.capturing.guards import Watch, line_of_function, short
 from needle.capturing.plans import CapturedPlan
 from needle.capturing.recordings import Recording
-from needle_ndarray.extension import CaptureError, is_listened, recorder
+from needle_ndarray.extension import CaptureError, active_recorder, is_listened_to
 
 TRIES = 5  # calls that may differ from the one before, until it is clear that they always will
-CHECKS = frozenset(64 * 16**k for k in range(10))  # replays after which a call is recorded again and compared
 KEYS = 64  # kinds of arguments that are remembered, and may come once each until it is clear that they always differ
 _recording = Lock()  # one function at a time is recorded
 
@@ -34,14 +33,13 @@ class Entry:
         self.refused: str | None = None
 
 
-class Captured:
+class Captured(Replayer):
     """A function that replays what it did before; see `needle.capture`."""
 
     def __init__(self, function: Callable, strict: bool = False, limit: int = 16, without: Iterable[str] = ()):
         functools.update_wrapper(self, function)
         self.function, self.strict, self.limit, self.without = function, strict, limit, tuple(without)
         self._entries: OrderedDict[Any, Entry] = OrderedDict()
-        self._latest: CapturedPlan | None = None  # what to try first; only where all arguments are tensors does it answer
         self._watch = Watch(function)
         self._lock = Lock()
         self._once = 0  # kinds of arguments that were forgotten without having come twice
@@ -59,24 +57,19 @@ class Captured:
         return found + ([self._unseen] if self._unseen else [])
 
     def __get__(self, owner: Any, cls: Any = None) -> Any:
-        return self if owner is None else functools.partial(self, owner)
+        return self if owner is None else functools.partial(self.__call__, owner)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not self._lock.acquire(blocking=False):  # another thread is in here, or the function calls itself
+    def slow(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """Find a plan for these arguments and what Python looks like now; else record, or just call the function."""
+        modes = modes_key()
+        if modes is None or active_recorder() is not None or self._once >= KEYS or not self._lock.acquire(blocking=False):
             return self.function(*args, **kwargs)
         try:
-            latest = self._latest
-            if latest is not None and not kwargs and latest.replays not in CHECKS and latest.tensor_plan.takes(args):
-                return latest(args)
-            return self._find(args, kwargs)
+            return self._find(args, kwargs, modes)
         finally:
             self._lock.release()
 
-    def _find(self, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """Replay the plan that fits, or record the call, or just make it."""
-        modes = modes_key()
-        if modes is None or recorder() is not None or self._once >= KEYS:
-            return self.function(*args, **kwargs)
+    def _find(self, args: tuple, kwargs: dict[str, Any], modes: Any) -> Any:
         leaves: list[Any] = []
         try:
             key = (flatten(args, leaves), flatten(kwargs, leaves) if kwargs else None, modes, *map(layout, leaves))
@@ -93,22 +86,23 @@ class Captured:
             self._entries.move_to_end(key)
             for plan in entry.plans:
                 if plan.tensor_plan.fits(leaves):
-                    if plan.replays in CHECKS:
-                        return self._exclusively(self._check, entry, plan, leaves, args, kwargs)
-                    self._latest = plan
-                    return plan(leaves)
+                    if plan.tensor_plan.replays >= plan.tensor_plan.next_check and not is_listened_to():
+                        return self._recording(self._check, entry, plan, leaves, args, kwargs)
+                    self.latest = plan.tensor_plan
+                    result = self.exclusively(plan.tensor_plan, leaves)
+                    return self.function(*args, **kwargs) if result is NotImplemented else result
         if entry.refused is not None:
             return self.function(*args, **kwargs)
-        return self._exclusively(self._record, entry, None, leaves, args, kwargs)
+        return self._recording(self._record, entry, None, leaves, args, kwargs)
 
     # ---- Recording ----------------------------------------------------------------------------------------------------------
 
-    def _exclusively(self, method: Callable, entry: Entry, plan: Any, leaves: list, args: tuple, kwargs: dict) -> Any:
-        """Record, unless somebody else is just being recorded or profiled."""
+    def _recording(self, method: Callable, entry: Entry, plan: Any, leaves: list, args: tuple, kwargs: dict) -> Any:
+        """Record, unless another function is being recorded in another thread, or profiled."""
         if not _recording.acquire(blocking=False):
             return self.function(*args, **kwargs)
         try:
-            if is_listened():
+            if is_listened_to():
                 return self.function(*args, **kwargs)
             return method(entry, plan, leaves, args, kwargs)
         finally:
@@ -133,6 +127,7 @@ class Captured:
     def _plan(self, entry: Entry, recording: Recording) -> None:
         try:
             entry.plans.append(CapturedPlan(recording, self.without))
+            entry.plans[-1].plan.name = self._name()
         except (CaptureError, ValueError) as error:  # views that do not lie in what they seem to be views of
             recording.recorder.refused = self._at(str(error))
             return
@@ -151,12 +146,12 @@ class Captured:
 
     def _check(self, entry: Entry, plan: CapturedPlan, leaves: list[Any], args: tuple, kwargs: dict[str, Any]) -> Any:
         """Run and record the function once more, and compare with the plan."""
-        plan.replays += 1
+        plan.tensor_plan.next_check *= 16
         recording = Recording(self.function, self._watch, leaves, args, kwargs, self.strict)
         differs = plan.trace.differs(recording.trace)
         if recording.refused or differs:
             entry.plans.remove(plan)
-            self._latest = None
+            self.latest = None
             self._refuse(entry, recording.refused or self._at(*differs))
         return returned(recording)
 
@@ -178,14 +173,14 @@ class Captured:
         while len(self.plans) > self.limit:
             other = next(other for other in self._entries.values() if other.plans and (other is not entry or len(entry.plans) > 1))
             other.plans.pop(0)
-            self._latest = None
+            self.latest = None
 
     def _forget_kinds(self) -> None:
         """At most KEYS kinds of arguments; if they never come again, there is nothing to be gained."""
         while len(self._entries) > KEYS:
             _, entry = self._entries.popitem(last=False)
-            if entry.plans and any(self._latest is plan for plan in entry.plans):
-                self._latest = None
+            if any(self.latest is plan.tensor_plan for plan in entry.plans):
+                self.latest = None
             self._once = 0 if self.plans else self._once + 1
             if self._once == KEYS:
                 self._unseen = self._at("its arguments are others with each call (numbers or objects; pass tensors)")

@@ -85,7 +85,7 @@ class Watch:
 
     def _called(self, frame: FrameType, function: Any) -> None:
         """The user's code calls a function in C."""
-        if self._recorder.depth:
+        if self._recorder.repeating:
             return  # in a repeated function, which every replay calls
         why = changing(function, self._recorder)
         if why and self._recorder.refused is None:
@@ -97,7 +97,7 @@ class Watch:
         kind = kind_of(code.co_filename)
         if kind == "trusted":
             return False
-        if self._recorder.depth or is_importing(frame):
+        if self._recorder.repeating or is_importing(frame):
             return None
         self.names.update(code.co_names)
         if kind == "other":

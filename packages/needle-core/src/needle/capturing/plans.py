@@ -14,7 +14,6 @@ class CapturedPlan:
     """Guards, inputs, calls, results. `captured.plans` lists them."""
 
     def __init__(self, recording: Recording, without: Iterable[str]):
-        self.replays = 0
         self.trace = recording.trace
         self.template = recording.template
         rec = recording.recorder
@@ -33,12 +32,12 @@ class CapturedPlan:
         values, gradients = self._values(recording, roles, views, written)
         bound, of_bound = self._bound(recording, results, built)
         fresh = [v for buffer, v in built.outputs.items() if buffer not in of_bound]
-        self.plan.forget(built)
+        self.plan.forget(rec.outside_numbers[key] for key in inputs if roles[key][0] != "data")
+        built.made.clear()
         self.tensor_plan = TensorPlan(
             built, recording.guards, arguments, values, gradients, fresh, bound, len(recording.outputs),
-            self._cleared(recording), recording.plain
+            self._cleared(recording), None if self.template == (TENSOR, 0, Tensor, False) else self._rebuild, recording.plain
         )  # fmt: skip
-        self.one_tensor = self.template == (TENSOR, 0, Tensor, False)
 
     def _values(self, recording: Recording, roles: dict, views: dict, written: set[int]) -> tuple[list, list]:
         """Tensors that were there before, and gradients of them that are read; those that share memory have to stay as they are."""
@@ -99,12 +98,12 @@ class CapturedPlan:
         own = {id(leaf) for leaf in recording.leaves}
         return [value for key, value in recording.recorder.cleared.items() if key not in own]
 
-    def __call__(self, leaves: Any) -> Any:
-        self.replays += 1
-        arrays = self.tensor_plan.replay(leaves)
-        if self.one_tensor:
-            return as_value(Tensor, arrays[0])
+    def _rebuild(self, arrays: list[NDArray], leaves: Any) -> Any:
         return rebuilt(self.template, arrays, leaves, self.tensor_plan.built.replay, {})
+
+    @property
+    def replays(self) -> int:
+        return self.tensor_plan.replays
 
     def __repr__(self) -> str:
         return f"<plan of {len(self.plan.calls)} calls, {self.plan.nbytes:,} bytes, {self.replays} replays>"

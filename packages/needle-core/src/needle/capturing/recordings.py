@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from needle.autograd import Tensor, TensorTuple
+from needle.autograd import Tensor, TensorTuple, name_ops
 from needle.autograd.replaying import data_and_gradient, flags, start_noting, stop_noting, was_there
 from needle.autograd.guards import first_difference, same
 from needle.capturing.guards import Walk, Watch, line_of_function
+from needle.origins import origin
 from needle_ndarray import NDArray
 from needle_ndarray.extension import Recorder
 
@@ -58,7 +59,7 @@ class Recording:
         self, function: Callable, watch: Watch, leaves: list[Any], args: tuple, kwargs: dict[str, Any], strict: bool
     ):
         self.function = function
-        self.recorder = Recorder(strict)
+        self.recorder = Recorder(strict, origin)
         self.leaves = leaves
         self.used: dict[int, Any] = {}
         self.plain = not kwargs and len(args) == len(leaves) and all(type(x) is Tensor for x in args)
@@ -67,10 +68,12 @@ class Recording:
         self.flags = [flags(x) if isinstance(x, Tensor) else None for x in leaves]
         with self.recorder.recording():
             walks = start_noting(self.used)
+            name_ops(True)
             try:
                 with watch.watching(self.recorder):
                     self.result = function(*args, **kwargs)
             finally:
+                name_ops(False)
                 self.walked = stop_noting() > walks
         self.used = {key: Used(*entry) for key, entry in self.used.items() if isinstance(entry[1], NDArray)}
         self.guards = [*walk.guards.values(), *watch.depend(self.recorder.dependencies)]

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from needle.autograd import Tensor, TensorOp, array_api, as_constant, get_default_dtype
+from needle.autograd import Tensor, TensorOp, array_api, as_constant, constant, get_default_dtype
 from needle.ops.conversion import astype
-from needle.ops.helpers import array_of, no_bool, number
+from needle.ops.helpers import no_bool, number
 
 
 class Abs(TensorOp):
@@ -114,7 +114,7 @@ def minimum(a, b):
 
 def _comparison(function):
     def compare(a, b):
-        return Tensor.make_const(function(array_of(a), array_of(b)))
+        return constant(function, a, b)
 
     compare.__name__ = compare.__qualname__ = function.__name__
     compare.__doc__ = f"Elementwise `{function.__name__}`: a bool Tensor, without a derivative."
@@ -133,7 +133,7 @@ logical_or = _comparison(array_api.logical_or)
 
 def _step(function):
     def apply(a):
-        return Tensor.make_const(function(array_of(a)))
+        return constant(function, a)
 
     apply.__name__ = apply.__qualname__ = function.__name__
     apply.__doc__ = f"Elementwise `{function.__name__}`: a Tensor without a derivative."

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from needle.autograd import NDArray, Tensor, is_plain_key
+from needle.autograd import NDArray, Tensor, TensorOp, constant, data_of, is_plain_key
 
 
 def number(scalar: Any) -> Any:
@@ -20,7 +20,31 @@ def number(scalar: Any) -> Any:
 
 def array_of(a: Any) -> Any:
     """The NDArray of a Tensor; anything else as it is."""
-    return a.realize_cached_data() if isinstance(a, Tensor) else a
+    return data_of(a) if isinstance(a, Tensor) else a
+
+
+class Undifferentiable(TensorOp):
+    """y = function(inputs), without a derivative: a node of traces alone, elsewhere y is a constant."""
+
+    def __init__(self, function, settings):
+        self.function, self.settings = function, settings
+
+    @property
+    def name(self):
+        return self.function.__name__
+
+    def compute(self, *inputs):
+        return self.function(*inputs, **self.settings)
+
+
+def cast(x: Any, dtype: Any) -> Any:
+    """x in another dtype; itself where it has that one."""
+    return x.astype(dtype, copy=False)
+
+
+def copied(x: Any) -> Any:
+    """A copy that nobody else can change."""
+    return x.copy()
 
 
 class Key(tuple):
@@ -46,7 +70,7 @@ def _item(item: Any) -> Any:
     if isinstance(item, slice):
         return slice(_bound(item.start), _bound(item.stop), _bound(item.step))
     if isinstance(item, (Tensor, NDArray)):
-        return array_of(item).copy()
+        return array_of(constant(copied, item))
     if isinstance(item, np.generic):
         return item
     if isinstance(item, (list, tuple)) or hasattr(item, "__array__"):
@@ -72,7 +96,7 @@ def index_of(a: Tensor, index: Any) -> Tensor:
     if not isinstance(index, Tensor):
         kept = "int64" if isinstance(index, (int, list, tuple)) else None
         index = Tensor(index, device=a.device, dtype=kept, requires_grad=False)
-    positions = index.realize_cached_data()
+    positions = data_of(index)
     if positions.dtype.is_float and bool((positions != positions.astype("int64")).any()):
         raise IndexError("positions are floats that are not whole")
-    return Tensor.make_const(positions.astype("int64", copy=False))
+    return Tensor.make_const(positions) if positions.dtype == "int64" else constant(cast, index, dtype="int64")

@@ -1,6 +1,6 @@
 """Picking elements by position: indexing, take, gather, embedding."""
 
-from needle.autograd import TensorOp, array_api, frozen
+from needle.autograd import TensorOp, array_api, data_of, frozen
 from needle.ops.choosing import where
 from needle.ops.helpers import index_of, key_of
 from needle.ops.reductions import sum_to
@@ -117,7 +117,7 @@ def take(a, index, axis=None):
 
 def gather(a, index, axis=-1):
     """y[i, j] = a[i, index[i, j]] for the last axis, and so on for other axes."""
-    index = index_of(a, index).realize_cached_data()
+    index = data_of(index_of(a, index))
     if index.ndim != a.ndim:
         raise ValueError(f"gather: index has shape {index.shape}, the tensor {a.shape}: expected as many axes")
     at = axis % a.ndim if -a.ndim <= axis < a.ndim else axis

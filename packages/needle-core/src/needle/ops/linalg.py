@@ -2,7 +2,7 @@
 
 import math
 
-from needle.autograd import Tensor, TensorOp, array_api, as_constant
+from needle.autograd import Tensor, TensorOp, array_api, as_constant, data_of
 from needle.ops.reductions import broadcast_to, sum_to
 from needle.ops.shapes import reshape
 from needle_ndarray.extension import parse_einsum, suits_linear
@@ -147,7 +147,7 @@ def linear(x, weight, bias=None):
         return matmul(x, weight)
     if not (isinstance(x, Tensor) and isinstance(weight, Tensor) and isinstance(bias, Tensor)):
         x, weight, bias = _tensors("linear", x, weight, bias)
-    if suits_linear(x.realize_cached_data(), weight.realize_cached_data(), bias.realize_cached_data()):
+    if suits_linear(data_of(x), data_of(weight), data_of(bias)):
         return LINEAR(x, weight, bias)
     return matmul(x, weight) + bias
 
@@ -155,5 +155,5 @@ def linear(x, weight, bias=None):
 def einsum(subscripts, *operands):
     """Sums of products by index letters, as in NumPy: `einsum("bij,bjk->bik", a, b)`."""
     operands = _tensors("einsum", *operands)
-    inputs, output = parse_einsum(subscripts, tuple([x.realize_cached_data() for x in operands]))
+    inputs, output = parse_einsum(subscripts, tuple([data_of(x) for x in operands]))
     return Einsum(inputs, output)(*operands)

@@ -2,11 +2,11 @@
 
 import math
 
-from needle.autograd import Tensor, TensorOp, array_api, as_constant, count, get_default_dtype, result_dtype
-from needle.ops.choosing import where
+from needle.autograd import Tensor, TensorOp, array_api, as_constant, constant, count, get_default_dtype, result_dtype
+from needle.ops.choosing import logical_and, not_equal, where
 from needle.ops.conversion import astype
 from needle.ops.fused import FusedOp
-from needle.ops.helpers import index_of, no_bool, number
+from needle.ops.helpers import array_of, index_of, no_bool, number
 from needle.ops.indexing import gather
 from needle.ops.linalg import matmul
 from needle.ops.reductions import broadcast_to, logsumexp, mean, softmax, summation
@@ -129,14 +129,12 @@ def attention_probabilities(q, k, mask=None, causal=False, scale=None):
     if causal:
         allowed = Tensor.make_const(array_api.tril(array_api.ones((t, s), "bool", q.device), k=s - t))
     if mask is not None and mask.dtype == "bool":
-        allowed = mask if allowed is None else Tensor.make_const(
-            array_api.logical_and(mask.realize_cached_data(), allowed.realize_cached_data())
-        )  # fmt: skip
+        allowed = mask if allowed is None else logical_and(mask, allowed)
     elif mask is not None:
         scores = scores + mask
     if allowed is None:
         return softmax(scores)
-    some = Tensor.make_const(array_api.any(allowed.realize_cached_data(), -1, keepdims=True))
+    some = constant(array_api.any, allowed, axis=-1, keepdims=True)
     # a row with nothing to attend to is all zeros, not NaN
     return where(some, softmax(where(allowed, scores, where(some, -math.inf, 0.0).astype(scores.dtype))), 0.0)
 
@@ -219,7 +217,7 @@ def batch_norm(
     op = BatchNorm(eps)
     y = op(x if order is None else permute(x, order), weight, bias)
     if running_mean is not None or running_var is not None:
-        y.realize_cached_data()  # in lazy mode too: the statistics are wanted now
+        array_of(y)  # in lazy mode too: the statistics are wanted now
         for running, new in zip((running_mean, running_var), op.statistics, strict=True):
             if running is not None:
                 array_api.accumulate(running.realize_cached_data(), new, 1 - momentum, momentum)
@@ -247,9 +245,8 @@ def cross_entropy(logits, labels, reduction="mean", ignore_index=None, label_smo
         )
     kept = None
     if ignore_index is not None:
-        ids = labels.realize_cached_data()
-        kept = Tensor.make_const(array_api.not_equal(ids, ignore_index))
-        labels = Tensor.make_const(array_api.where(kept.realize_cached_data(), ids, 0))
+        kept = not_equal(labels, ignore_index)
+        labels = constant(array_api.where, kept, labels, 0)
     losses = _CROSS_ENTROPY(logits, labels)
     if label_smoothing:
         even = logsumexp(logits, -1) - mean(logits, -1)

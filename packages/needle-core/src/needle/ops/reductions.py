@@ -2,11 +2,10 @@
 
 import math
 
-from needle.autograd import Tensor, TensorOp, array_api, count, frozen
+from needle.autograd import TensorOp, array_api, constant, count, frozen
 from needle.ops.choosing import equal, where
 from needle.ops.conversion import astype
 from needle.ops.functions import exp
-from needle.ops.helpers import array_of
 from needle.ops.shapes import flip, reshape
 from needle_ndarray.extension import normal_axes
 
@@ -285,19 +284,19 @@ def logsoftmax(a, axes=-1):
 
 def argmax(a, axis=None, keepdims=False):
     """Position of the first largest element."""
-    return Tensor.make_const(array_api.argmax(array_of(a), axis, keepdims=keepdims))
+    return constant(array_api.argmax, a, axis=axis, keepdims=keepdims)
 
 
 def argmin(a, axis=None, keepdims=False):
     """Position of the first smallest element."""
-    return Tensor.make_const(array_api.argmin(array_of(a), axis, keepdims=keepdims))
+    return constant(array_api.argmin, a, axis=axis, keepdims=keepdims)
 
 
 def any(a, axes=None, keepdims=False):
     """Whether one element is not 0."""
-    return Tensor.make_const(array_api.any(array_of(a), axes, keepdims=keepdims))
+    return constant(array_api.any, a, axis=axes, keepdims=keepdims)
 
 
 def all(a, axes=None, keepdims=False):
     """Whether no element is 0."""
-    return Tensor.make_const(array_api.all(array_of(a), axes, keepdims=keepdims))
+    return constant(array_api.all, a, axis=axes, keepdims=keepdims)

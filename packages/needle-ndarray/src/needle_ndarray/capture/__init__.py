@@ -6,6 +6,17 @@ from needle_ndarray.capture.calls import CaptureError  # isort: skip
 from needle_ndarray.capture.lines import place_in_library  # isort: skip
 from needle_ndarray.capture.passes import PASSES  # isort: skip
 from needle_ndarray.capture.plan import Plan  # isort: skip
-from needle_ndarray.capture.recorder import Recorder, Watched, depends, recorder, repeat  # isort: skip
+from needle_ndarray.capture.recorder import Recorder, Watched, active_recorder, depends, repeat  # isort: skip
 
-__all__ = ["ARGUMENTS", "PASSES", "CaptureError", "Plan", "Recorder", "Watched", "depends", "place_in_library", "recorder", "repeat"]
+__all__ = [
+    "ARGUMENTS",
+    "PASSES",
+    "CaptureError",
+    "Plan",
+    "Recorder",
+    "Watched",
+    "active_recorder",
+    "depends",
+    "place_in_library",
+    "repeat",
+]

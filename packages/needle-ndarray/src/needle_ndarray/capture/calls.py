@@ -21,10 +21,10 @@ class View(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """A number that a repeated function returned: entry `index` of the result of host call `call`."""
+    """A number that a repeated function returned: entry `entry` of the result of repeated call `call`, or -1 for all of it."""
 
     call: int
-    index: int
+    entry: int
 
 
 class Call(NamedTuple):
@@ -35,3 +35,4 @@ class Call(NamedTuple):
     args: tuple[Any, ...]
     line: tuple[str, int]
     function: Callable | None = None
+    op: str = ""  # what asked for it

@@ -33,10 +33,7 @@ def drop_dead(plan: "Plan") -> None:
 
 def hoist_constants(plan: "Plan") -> None:
     """Compute once, when the plan is made, what depends on nothing that changes: numbers in arrays, masks, positions."""
-    writes: dict[int, int] = {}
-    for call in plan.calls:
-        for buffer in plan.written(call):
-            writes[buffer] = writes.get(buffer, 0) + 1
+    writes = plan.count_writes()
     kept = []
     for call in plan.calls:
         written = plan.written(call)
@@ -52,6 +49,49 @@ def hoist_constants(plan: "Plan") -> None:
         else:
             kept.append(call)
     plan.calls = kept
+
+
+def reuse_results(plan: "Plan") -> None:
+    """Compute once what is computed twice from the same values, and read a copy where it was copied from.
+
+    Backward computes parts of forward again, and copies views for ops that want them compact. A result can stand for another
+    one where both are written once and not handed out.
+    """
+    writes = plan.count_writes()
+    done: dict[int, int] = {}  # writes so far, by buffer
+    known: dict[object, Call] = {}  # calls by what they compute
+    now: dict[int, int] = {}  # what a buffer has become
+    kept = []
+    for call in plan.calls:
+        call = renamed(call, now)
+        written = plan.written(call)
+        movable = call.verb not in KEPT and all(plan.is_temporary(b) and writes[b] == 1 for b in written)
+        source = copied(call) if movable else None
+        if source is not None and writes.get(source, 0) == done.get(source, 0):  # nobody writes to it any more
+            now[call.args[1].buffer] = source
+            continue
+        if movable:
+            results = {buffer: 10**9 + i for i, buffer in enumerate(sorted(written))}  # under these names in every call
+            values = [arg if isinstance(arg, View) else repr(arg) for arg in renamed(call, results).args]  # -0.0 is not 0.0
+            key = (call.verb, id(call.backend), *values, *sorted((buffer, done.get(buffer, 0)) for buffer in plan.read(call)))
+            before = known.setdefault(key, call)
+            if before is not call:
+                now |= dict(zip(sorted(written), sorted(plan.written(before)), strict=True))
+                continue
+        for buffer in written:
+            done[buffer] = done.get(buffer, 0) + 1
+        kept.append(call)
+    plan.calls = kept
+
+
+KEPT = {"repeat", "random", "from_host", "step", "scatter"}
+
+
+def copied(call: Call) -> int | None:
+    """The buffer that a call copies as it is, from end to end."""
+    if call.verb != "copy" or call.args[0]._replace(buffer=0) != call.args[1]._replace(buffer=0):
+        return None
+    return call.args[0].buffer
 
 
 def in_place(plan: "Plan") -> None:
@@ -165,6 +205,7 @@ class Arena:
 #: By name, in the order in which they run.
 PASSES = {
     "drop_dead": drop_dead,
+    "reuse_results": reuse_results,
     "hoist_constants": hoist_constants,
     "in_place": in_place,
     "pack_memory": pack_memory,

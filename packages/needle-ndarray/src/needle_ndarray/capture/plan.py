@@ -1,6 +1,8 @@
 """A plan: the calls of a recording, what they may touch, and the arrays that a replay runs them on."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -25,9 +27,8 @@ class Plan:
     without : names of passes to leave out
     """
 
-    def __init__(
-        self, recorder: Recorder, inputs: list[NDArray], outputs: list[NDArray], without: Iterable[str] = ()
-    ):
+    def __init__(self, recorder: Recorder, inputs: list[NDArray], outputs: list[NDArray], without: Iterable[str] = ()):
+        self.name = "replay"  # of the function, in profiles
         self.calls = list(recorder.calls)
         self.sizes = dict(enumerate(recorder.sizes))
         self.origins = dict(enumerate(recorder.origins))
@@ -60,6 +61,29 @@ class Plan:
     def written(self, call: Call) -> set[int]:
         return self.touched(call).writes
 
+    def results_of(self, call: Call) -> list[View]:
+        """What a call writes, as views."""
+        return [view for name, view in named_views(call) if call.verb != "repeat" and writes(call, name)]
+
+    def sources(self) -> list[list[int | View]]:
+        """For each call what it takes, in order: a call by its index, or a view of what was there before all calls."""
+        found: list[list[int | View]] = []
+        writers: dict[int, list[int]] = {}  # by buffer, since it was last written as a whole
+        repeated: list[int] = []
+        for i, call in enumerate(self.calls):
+            sources: list[int | View] = []
+            for name, view in named_views(call):
+                if reads(call, name):
+                    sources += writers.get(view.buffer) or [view]
+            sources += [repeated[slot.call] for slot in flat(call.args) if isinstance(slot, Slot)]
+            found.append(list(dict.fromkeys(sources)))
+            for view in self.results_of(call):
+                whole = prod(view.shape) * view.dtype.itemsize == self.sizes.get(view.buffer)
+                writers[view.buffer] = [i] if whole else [*writers.get(view.buffer, ()), i]
+            if call.verb == "repeat":
+                repeated.append(i)
+        return found
+
     def has_slots(self, call: Call) -> bool:
         return any(isinstance(value, Slot) for value in flat(call.args))
 
@@ -72,6 +96,10 @@ class Plan:
             for buffer in self.touched(call).buffers:
                 first.setdefault(buffer, i)
         return first
+
+    def count_writes(self) -> dict[int, int]:
+        """How many calls write to a buffer."""
+        return Counter(buffer for call in self.calls for buffer in self.written(call))
 
     def last_uses(self) -> dict[int, int]:
         return {buffer: i for i, call in enumerate(self.calls) for buffer in self.touched(call).buffers}
@@ -88,11 +116,10 @@ class Plan:
     def build(self) -> "Built":
         return Built(self)
 
-    def forget(self, built: "Built") -> None:
-        """Let go of the inputs it was recorded with; those who built it point it at others."""
-        for view in self.input_views:
-            self.outside.pop(view.buffer, None)
-        built.made.clear()
+    def forget(self, inputs: Iterable[int]) -> None:
+        """Let go of inputs it was recorded with, by their number: it will be pointed at others."""
+        for number in inputs:
+            self.outside.pop(number, None)
 
     def __repr__(self) -> str:
         return f"<Plan of {len(self.calls)} calls, {self.nbytes:,} bytes>"
@@ -122,6 +149,7 @@ class Built:
             getattr(backend, verb)(*args)
         written = self.written()
         self.replay = Replay(self.calls, self._patches(), [self.made[buffer][0] for buffer in written])
+        self.replay.plan = plan
         self.results = [self._array(view) for view in plan.output_views]
         self.inputs = [self._group(view) for view in plan.input_views]  # when all views are there
         self.outputs = {buffer: self._whole(buffer) for buffer in sorted(plan.outputs)}
@@ -141,7 +169,7 @@ class Built:
 
     def _array(self, view: View) -> NDArray:
         handle, start = self._handle(view.buffer)
-        device = (self.plan.outside[view.buffer].device if view.buffer < 0 else self.plan.origins[view.buffer].device)
+        device = self.plan.outside[view.buffer].device if view.buffer < 0 else self.plan.origins[view.buffer].device
         offset = start // view.dtype.itemsize + view.offset
         made = NDArray.make(view.shape, view.strides, device, handle, offset, view.dtype)
         self.made.setdefault(view.buffer, []).append(made)
@@ -208,6 +236,13 @@ def views(args: Iterable[Any]) -> Iterator[View]:
     return (arg for arg in flat(args) if isinstance(arg, View))
 
 
+def named_views(call: Call) -> Iterator[tuple[str, View]]:
+    names = ARGUMENTS.get(call.verb) or [f"argument {i}" for i in range(len(call.args))]
+    for name, arg in zip(names, call.args, strict=True):
+        for view in views([arg]):
+            yield name, view
+
+
 class Touched:
     """The buffers that a call reads and writes; `buffers` has all of them."""
 
@@ -261,7 +296,8 @@ def _show(value: Any) -> str:
         name = f"%{value.buffer}" if value.buffer >= 0 else f"@{-value.buffer}"
         return f"{name}{'x'.join(map(str, value.shape)) and ':' + 'x'.join(map(str, value.shape))}"
     if isinstance(value, Slot):
-        return f"number {value.call}.{value.index}" if value.index >= 0 else f"number {value.call}"
-    if isinstance(value, list):
-        return f"[{', '.join(map(_show, value))}]"
-    return repr(value)
+        return f"number {value.call}.{value.entry}" if value.entry >= 0 else f"number {value.call}"
+    if isinstance(value, (list, tuple)):
+        inside = ", ".join(map(_show, value))
+        return f"[{inside}]" if isinstance(value, list) else f"({inside})"
+    return repr(value) if isinstance(value, (bool, int, float, str, type(None))) else type(value).__name__

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from needle_ndarray import devices
 from needle_ndarray.backend import Backend
 from needle_ndarray.capture.calls import Call, CaptureError, Slot
 from needle_ndarray.capture.lines import made_by_user
@@ -25,8 +24,8 @@ USED = "uses a number that is read from arrays (a norm, say) in Python"
 class Recorder(Tape):
     """The recording of one call of a function, in the thread that made it."""
 
-    def __init__(self, strict: bool = False):
-        super().__init__()
+    def __init__(self, strict: bool = False, origin: Callable[[], tuple[str, tuple[str, int]]] | None = None):
+        super().__init__(origin)
         self.refused: str | None = None
         self.strict = strict
         self.dependencies: list[tuple[Any, Any]] = []  # (dictionary, key): a replay is right while the entry stays
@@ -39,14 +38,14 @@ class Recorder(Tape):
     def recording(self) -> Iterator["Recorder"]:
         """Record what the body does in this thread."""
         global _recorder
-        loaded = [device._backend for device in devices._devices.values() if device._backend is not None]
-        with listening(loaded, lambda backend: Ear(self, backend)):
+        with listening(lambda backend: Ear(self, backend)) as backends:
+            loaded = len(backends)
             _recorder, self._random = self, _numpy_state()
             try:
                 yield self
             finally:
                 _recorder = None
-        if len(loaded) != sum(device._backend is not None for device in devices._devices.values()):
+        if len(backends) != loaded:
             self.refuse("a device is used for the first time")
 
     # ---- What happens ---------------------------------------------------------------------------------------------------
@@ -64,13 +63,14 @@ class Recorder(Tape):
         """Memory of the host is a constant if the library made it, and cannot be repeated if the function did."""
         if made_by_user():
             self.refuse("makes an array out of values on the host")
-        self.calls.append(Call("from_host", backend, (values.tobytes(), self.view(out)), line_of_user()))
+        op, line = self.origin()
+        self.calls.append(Call("from_host", backend, (values.tobytes(), self.view(out)), line, None, op))
 
     def repeat(self, function: Callable, args: tuple[Any, ...]) -> Any:
         """Call a function that a replay has to call again, and know its numbers again where they are used."""
         if not self.is_here():
             return function(*args)
-        line, noted = line_of_user(), self.written_down(args)
+        (op, line), noted = self.origin(), self.written_down(args)
         draws = getattr(function, "__module__", None) == "needle_ndarray.random"
         if draws:
             self.check_random()
@@ -82,7 +82,7 @@ class Recorder(Tape):
         if draws:
             self._random = _numpy_state()
         number, self._repeats = self._repeats, self._repeats + 1
-        self.calls.append(Call("repeat", None, noted, line, function))
+        self.calls.append(Call("repeat", None, noted, line, function, op))
         if isinstance(result, tuple):
             return tuple(self._number(value, Slot(number, i)) for i, value in enumerate(result))
         return self._number(result, Slot(number, -1))
@@ -102,6 +102,11 @@ class Recorder(Tape):
         if _numpy_state() != self._random:
             self.refuse("draws NumPy's random numbers", line)
 
+    @property
+    def repeating(self) -> bool:
+        """Whether what happens now is part of a verb or of a repeated function, and not written down."""
+        return self.depth > 0
+
     def refuse(self, why: str, line: tuple[str, int] | None = None) -> None:
         """Note, for the first time only, why a replay would not be right."""
         if self.refused is None:
@@ -117,7 +122,7 @@ def _numpy_state() -> tuple[Any, ...]:
     return name, key.tobytes(), *rest
 
 
-def recorder() -> Recorder | None:
+def active_recorder() -> Recorder | None:
     """The recording that is under way in this thread, if one is."""
     return _recorder if _recorder is not None and _recorder.is_mine() else None
 
@@ -133,13 +138,13 @@ def repeat(function: Callable, *args: Any) -> Any:
     >>> repeat(lambda: 1 / next(steps))
     1.0
     """
-    found = recorder()
+    found = active_recorder()
     return function(*args) if found is None else found.repeat(function, args)
 
 
 def depends(container: dict, *keys: Any) -> None:
     """Say, while recording, that a replay is right only as long as these entries of a dictionary stay; none: all entries."""
-    found = recorder()
+    found = active_recorder()
     if found is not None:
         found.dependencies += [(container, key) for key in keys or (None,)]
 
@@ -148,7 +153,7 @@ class Watched(float):
     """A number that a replay knows and Python must not use meanwhile: what is decided by it would stay decided."""
 
     def _used(self, *args: Any) -> Any:
-        found = recorder()
+        found = active_recorder()
         if found is not None:
             found.refuse(USED)
         return float
@@ -156,7 +161,7 @@ class Watched(float):
     @staticmethod
     def of(value: float) -> float:
         """While recording, the number to hand to the user for one that `repeat` returned."""
-        found = recorder()
+        found = active_recorder()
         if found is None or id(value) not in found.slots:
             return value
         made = Watched(value)

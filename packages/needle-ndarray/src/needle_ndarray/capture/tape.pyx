@@ -26,9 +26,11 @@ cdef class Tape:
     cdef readonly dict slots            # id of a number: where it comes from
     cdef readonly set watched           # numbers read from arrays, which Python must not use
     cdef public Py_ssize_t depth        # above 0 inside a verb or a repeated function: what these do is not written down
+    cdef readonly object origin         # says what asks for a verb, and the user's line
     cdef object thread
 
-    def __init__(self):
+    def __init__(self, origin=None):
+        self.origin = nobody_and_line if origin is None else origin
         self.calls, self.sizes, self.origins = [], [], []
         self.made, self.outside, self.outside_numbers, self.slots = {}, {}, {}, {}
         self.watched = set()
@@ -57,7 +59,8 @@ cdef class Tape:
         if verb == "from_host":
             self.from_host(backend, *args)
         else:
-            self.calls.append(new_tuple(Call, (verb, backend, self.written_down(args), line_of_user(), None)))
+            op, line = self.origin()
+            self.calls.append(new_tuple(Call, (verb, backend, self.written_down(args), line, None, op)))
         return True
 
     cpdef object allocated(self, Backend backend, object buffer):
@@ -111,11 +114,17 @@ cpdef tuple line_of_user():
         frame = outer
 
 
+def nobody_and_line():
+    """Where a verb comes from, if nobody knows of ops."""
+    return "", line_of_user()
+
+
 cdef class Ear:
     """Listens to one backend for a tape."""
 
     cdef Tape tape
     cdef Backend backend
+    numbers = True                      # single numbers that the host reads and writes are heard of
 
     def __init__(self, Tape tape not None, Backend backend not None):
         self.tape, self.backend = tape, backend

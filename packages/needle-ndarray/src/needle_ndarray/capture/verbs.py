@@ -2,8 +2,7 @@
 
 from needle_ndarray.backend import Op
 
-#: Arguments by name, as in `Backend`. A name that ends in * is a list; one in WRITES only is overwritten without being read.
-ARGUMENTS = {
+_NAMES = {
     "from_host": "values out",
     "fill": "out value",
     "copy": "a out",
@@ -34,7 +33,8 @@ ARGUMENTS = {
     "sequence_grad": "op dy weight h c gates dx ds dh dc",
     "step": "op params grads m v hyperparameters",
 }
-ARGUMENTS = {verb: tuple(names.split()) for verb, names in ARGUMENTS.items()}  # type: ignore[assignment]
+#: The arguments of every verb by name, as in `Backend`.
+ARGUMENTS = {verb: tuple(names.split()) for verb, names in _NAMES.items()}
 #: What a verb writes, where that is not `out` alone.
 WRITES = {
     "norm": {"out", "mean", "var"},

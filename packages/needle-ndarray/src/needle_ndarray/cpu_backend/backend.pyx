@@ -11,7 +11,7 @@ from needle_ndarray.cpu_backend.guard cimport (
     LARGEST, NOGIL_FROM, THREADS_FROM, THREADS_FROM_FLOPS, THREADS_FROM_MATH, agree, done, host, known
 )
 from needle_ndarray.kernels cimport ewise, strided
-from needle_ndarray.kernels cimport index as indexing, matmul as products, random as generators, reduce as reductions
+from needle_ndarray.kernels cimport index as indexing, matmul as products, random as generators, reduce as reductions, scan as scans
 from needle_ndarray.kernels.gemm cimport Blas
 from needle_ndarray.kernels.views cimport View, int64
 from needle_ndarray.ndarray cimport NDArray, empty_compact
@@ -104,7 +104,9 @@ cdef class CPUBackend(Backend):
 
     cpdef object to_host(self, object a):
         if self.listener is not None:
-            self.listener.heard("to_host", (a,))
+            heard = self.listener.heard("to_host", (a,))
+            if heard is not False:
+                return heard
         cdef View source
         cdef NDArray array = host(a, &source)
         cdef NDArray out
@@ -182,11 +184,8 @@ cdef class CPUBackend(Backend):
                 and x._size == result._size and op.out_code[x._dtype] == result._dtype \
                 and x._ptr is not NULL and y._ptr is not NULL and result._ptr is not NULL \
                 and x._ptr is not result._ptr and y._ptr is not result._ptr:
-            if x._compact and y._compact:
-                ewise.binary(op.code, x._dtype, x._ptr, y._ptr, result._ptr, x._size)
-                return
-            if x._compact and constant(y) or y._compact and constant(x):
-                ewise.binary_constant(op.code, x._dtype, x._ptr, y._ptr, not x._compact, result._ptr, x._size)
+            if x._compact and (y._compact or constant(y)) or y._compact and constant(x):
+                ewise.binary(op.code, x._dtype, x._ptr, y._ptr, result._ptr, x._size, x._compact, y._compact)
                 return
         host(a, &left)
         host(b, &right)
@@ -237,7 +236,7 @@ cdef class CPUBackend(Backend):
         cdef NDArray x = <NDArray?> a, result = <NDArray?> out
         if x._compact and x._size < NOGIL_FROM and result._size == 1 and len(axes) == x._ndim and x._ptr is not NULL \
                 and result._ptr is not NULL and op.out_code[x._dtype] == result._dtype:
-            reductions.reduce_all(op.code, x._dtype, x._ptr, x._size, result._dtype, result._ptr)
+            reductions.reduce_rows(op.code, x._dtype, x._ptr, x._size, 1, result._dtype, result._ptr)
             return
         if x._compact and result._compact and x._size < NOGIL_FROM and 4 <= result._size <= 1024 and x._ptr is not NULL \
                 and result._ptr is not NULL and op.out_code[x._dtype] == result._dtype and first_axes(axes, x, result):
@@ -284,7 +283,7 @@ cdef class CPUBackend(Backend):
             raise ValueError(f"{op.name}: out does not fit")
         threads = threads_for(source.size, THREADS_FROM)
         with nogil:
-            status = reductions.arg_reduce_views(op.code, &source, &target, threads)
+            status = scans.arg_reduce_views(op.code, &source, &target, threads)
         done(status)
 
     cpdef scan(self, Op op, object a, object out, int axis):
@@ -301,7 +300,7 @@ cdef class CPUBackend(Backend):
         kept_first(&given_out, (axis,), &target, scanned)
         threads = threads_for(source.size, THREADS_FROM)
         with nogil:
-            status = reductions.scan_views(&source, &target, threads)
+            status = scans.scan_views(&source, &target, threads)
         done(status)
 
     cpdef matmul(self, object a, object b, object out):

@@ -90,10 +90,11 @@ cdef int conv2d(Backend backend, Op op, object x, object weight, object y, tuple
     known(op, CONV2D_OP)
     cdef View image, filters, result
     cdef conv.Conv g
+    cdef conv.Plan plan
     cdef const Blas* blas_found = blas()
     cdef Py_ssize_t count
     cdef Py_ssize_t after[2]
-    cdef int threads, dtype, code = op.code
+    cdef int threads, code = op.code
     cdef NDArray a, b, c
     cdef Buffer scratch
     cdef char* scratch_at
@@ -119,19 +120,19 @@ cdef int conv2d(Backend backend, Op op, object x, object weight, object y, tuple
         g.c *= g.h * g.w                # the kernel sees the image whole: a product of matrices
         g.h = g.w = g.kh = g.kw = g.sh = g.sw = 1
     count = g.kh * g.kw * (g.c // groups)
-    if conv.needs_blas(code, &g, image.itemsize) and (blas_found.sgemm is NULL or max(count, max(g.c, g.f)) > LARGEST):
+    plan = conv.planned(code, image.dtype, &g)
+    if conv.needs_blas(&plan) and (blas_found.sgemm is NULL or max(count, max(g.c, g.f)) > LARGEST):
         Backend.conv2d(backend, op, x, weight, y, stride, padding, dilation, groups)
         return 0
     a, b, c = (packed(backend, x, code == INPUT_GRAD), packed(backend, weight, code == WEIGHT_GRAD),
                packed(backend, y, code == CONV2D))
-    dtype = image.dtype
     threads = threads_for_work(<double> result.size * count, THREADS_FROM_FLOPS)
     if products.needs_blas(g.n * g.oh * g.ow, count, g.f):
         make_room(threads)
-    scratch = allocate_buffer(conv.scratch_elements(code, &g, image.itemsize, threads) * image.itemsize + 64)
+    scratch = allocate_buffer(conv.scratch_elements(&plan, threads) * image.itemsize + 64)
     scratch_at = <char*> &scratch.data[0]
     with nogil:
-        conv.convolve(code, blas_found, dtype, &g, a._ptr, b._ptr, c._ptr, scratch_at, threads)
+        conv.convolve(&plan, blas_found, a._ptr, b._ptr, c._ptr, scratch_at, threads)
     made = c if code == CONV2D else a if code == INPUT_GRAD else b
     if made is not out:
         backend.copy(made, out)

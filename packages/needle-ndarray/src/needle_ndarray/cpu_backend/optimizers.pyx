@@ -22,16 +22,16 @@ cdef int step(Op op, list params, list grads, list m, list v, tuple hyperparamet
     memset(&rule, 0, sizeof(rule))
     if op.code == SGD or op.code == NESTEROV:
         rule.op, rule.nesterov = optim.SGD, op.code == NESTEROV
-        rule.lr, rule.beta1, rule.rest1, rule.weight_decay, rule.l1, rule.correction1 = hyperparameters
+        rule.lr, rule.beta1, rule.one_minus_beta1, rule.weight_decay, rule.l1, rule.correction1 = hyperparameters
     else:
         rule.op = optim.ADAM
         rule.lr, rule.beta1, rule.beta2, rule.eps, rule.weight_decay, rule.correction1, rule.correction2 = hyperparameters
-        rule.rest1, rule.rest2 = rule.beta1, 1 - rule.beta2
+        rule.one_minus_beta1, rule.one_minus_beta2 = rule.beta1, 1 - rule.beta2
         if m is None or v is None:
             raise refuse(op.name)
         if op.code == ADAMW:
             rule.decay, rule.weight_decay = rule.lr * rule.weight_decay, 0
-    rule.rest1 = 1 - rule.rest1                 # 1 - dampening, or 1 - beta1
+    rule.one_minus_beta1 = 1 - rule.one_minus_beta1     # 1 - dampening, or 1 - beta1
     return run(op.name, params, grads, m, v, &rule)
 
 

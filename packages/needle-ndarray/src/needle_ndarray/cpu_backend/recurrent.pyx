@@ -90,8 +90,8 @@ cdef class Run:
         if like.ndim != 3 or wide.ndim != 3 or w.ndim != 2 or like.dtype < FLOAT32 or like.shape[2] > TOO_MANY:
             raise refuse(verb)
         self.job.cell, self.job.dtype = cell, like.dtype
-        self.job.times, self.job.batch, self.job.n = wide.shape[0], like.shape[1], like.shape[2]
-        self.job.gates = 4 if cell == LSTM else 3 if cell == GRU else 1
+        self.job.time_steps, self.job.batch, self.job.n = wide.shape[0], like.shape[1], like.shape[2]
+        self.job.gate_count = 4 if cell == LSTM else 3 if cell == GRU else 1
 
     cdef char* take(self, object given, tuple shape, bint read, bint written, bint wanted=True) except? NULL:
         """The elements of an array, or of a compact copy; NULL for None, where the cell does without it"""
@@ -109,9 +109,9 @@ cdef class Run:
         return room._ptr
 
     cdef int run(self, bint backward) except -1:
-        cdef Py_ssize_t work = self.job.times * self.job.batch * self.job.n
+        cdef Py_ssize_t work = self.job.time_steps * self.job.batch * self.job.n
         cdef int threads, status = 0
-        threads = threads_for(work * self.job.gates * self.job.n, THREADS_FROM_FLOPS)
+        threads = threads_for(work * self.job.gate_count * self.job.n, THREADS_FROM_FLOPS)
         if work:
             with nogil:
                 status = cells.run_sequence(&self.job, backward, threads)
@@ -122,29 +122,29 @@ cdef class Run:
 
     cdef int forward(self, x, weight, bias, h, c, gates) except -1:
         cdef cells.Sequence* q = &self.job
-        q.x = self.take(x, (q.times, q.batch, q.gates * q.n), True, False)
-        q.weight = self.take(weight, (q.n, q.gates * q.n), True, False)
-        q.bias = self.take(bias, (q.gates * q.n,), True, False, False)
-        q.h = self.take(h, (q.times + 1, q.batch, q.n), True, True)
+        q.x = self.take(x, (q.time_steps, q.batch, q.gate_count * q.n), True, False)
+        q.weight = self.take(weight, (q.n, q.gate_count * q.n), True, False)
+        q.bias = self.take(bias, (q.gate_count * q.n,), True, False, False)
+        q.h = self.take(h, (q.time_steps + 1, q.batch, q.n), True, True)
         if q.cell == LSTM:
-            q.c = self.take(c, (1 if gates is None else q.times + 1, q.batch, q.n), True, True)
-        if q.gates > 1:
-            q.kept = self.take(gates, (q.times, q.batch, 4 * q.n), False, True, False)
+            q.c = self.take(c, (1 if gates is None else q.time_steps + 1, q.batch, q.n), True, True)
+        if q.gate_count > 1:
+            q.gates = self.take(gates, (q.time_steps, q.batch, 4 * q.n), False, True, False)
         return self.run(False)
 
     cdef int backward(self, dy, weight, h, c, gates, dx, ds, dh, dc) except -1:
         cdef cells.Sequence* q = &self.job
-        q.dy = self.take(dy, (q.times, q.batch, q.n), True, False)
-        q.weight = self.take(weight, (q.n, q.gates * q.n), True, False)
+        q.dy = self.take(dy, (q.time_steps, q.batch, q.n), True, False)
+        q.weight = self.take(weight, (q.n, q.gate_count * q.n), True, False)
         if q.cell != LSTM:
-            q.h = self.take(h, (q.times + 1, q.batch, q.n), True, False)
-        if q.gates > 1:
-            q.kept = self.take(gates, (q.times, q.batch, 4 * q.n), True, False)
+            q.h = self.take(h, (q.time_steps + 1, q.batch, q.n), True, False)
+        if q.gate_count > 1:
+            q.gates = self.take(gates, (q.time_steps, q.batch, 4 * q.n), True, False)
         if q.cell == GRU:
-            q.x = self.take(dx, (q.times, q.batch, q.gates * q.n), False, True)
-        q.ds = self.take(ds, (q.times, q.batch, q.gates * q.n), False, True)
+            q.x = self.take(dx, (q.time_steps, q.batch, q.gate_count * q.n), False, True)
+        q.ds = self.take(ds, (q.time_steps, q.batch, q.gate_count * q.n), False, True)
         q.dh = self.take(dh, (q.batch, q.n), True, True)
         if q.cell == LSTM:
-            q.c = self.take(c, (q.times + 1, q.batch, q.n), True, False)
+            q.c = self.take(c, (q.time_steps + 1, q.batch, q.n), True, False)
             q.dc = self.take(dc, (q.batch, q.n), True, True)
         return self.run(True)

@@ -4,17 +4,156 @@
 
 from libc.math cimport INFINITY
 from libc.stdlib cimport free, malloc
-from libc.string cimport memset
 
 from needle_ndarray.kernels.ewise cimport unary
-from needle_ndarray.kernels.gemm cimport product, row_major, transposed
+from needle_ndarray.kernels.gemm cimport add_transposed_product, multiply, multiply_transposed
+from needle_ndarray.kernels.memoryviews cimport booleans, matrix, rows_apart, vector
 from needle_ndarray.kernels.rows cimport LANES, RUN, clear, folded
-from needle_ndarray.kernels.views cimport BOOL, FLOAT32, F, View, boolean
+from needle_ndarray.kernels.softmax cimport largest
+from needle_ndarray.kernels.strided cimport gather
+from needle_ndarray.kernels.views cimport BOOL, FLOAT32, FLOAT64, F, View, boolean
 from needle_ndarray.optable cimport EXP
 from needle_ndarray.threads cimport share
 
 cdef enum:
     BLOCK = 64              # query rows at a time
+
+
+# ---- Rows of scores --------------------------------------------------------------------------
+
+cdef inline void forbid(const boolean[::1] allowed, F[::1] scores) noexcept nogil:
+    """scores = -inf where it is not allowed to look"""
+    cdef Py_ssize_t j
+    for j in range(scores.shape[0]):
+        scores[j] = scores[j] if allowed[j] else <F> -INFINITY
+
+
+cdef inline void add(const F[::1] mask, F[::1] scores) noexcept nogil:
+    """scores = scores + mask"""
+    cdef Py_ssize_t j
+    for j in range(scores.shape[0]):
+        scores[j] += mask[j]
+
+
+cdef inline void shift(F[::1] scores, Py_ssize_t visible) noexcept nogil:
+    """scores = scores - max, and 1 where there is nothing to see: e^1 is computed fast, e^-inf is not, and 1 is above the max"""
+    cdef Py_ssize_t j
+    cdef F highest
+    for j in range(visible, scores.shape[0]):
+        scores[j] = <F> -INFINITY
+    highest = largest(scores)
+    for j in range(scores.shape[0]):
+        scores[j] = 1 if scores[j] == <F> -INFINITY else scores[j] - highest
+
+
+cdef inline void clear_unseen(const F[::1] shifted, F[::1] weights) noexcept nogil:
+    """weights = 0 where there was nothing to see"""
+    cdef Py_ssize_t j
+    for j in range(weights.shape[0]):
+        weights[j] = 0 if shifted[j] > 0 else weights[j]
+
+
+cdef inline double sum_of(const F[::1] a) noexcept nogil:
+    """The sum of a row, in lanes, RUN elements at a time"""
+    cdef F lane[LANES]
+    cdef Py_ssize_t n = a.shape[0], start = 0, run, i, k
+    cdef double total = 0
+    while start < n:
+        run = min(n - start, <Py_ssize_t> RUN)
+        clear(lane)
+        for i in range(run // LANES):
+            for k in range(LANES):
+                lane[k] += a[start + LANES * i + k]
+        start += run - run % LANES
+        for k in range(run % LANES):
+            lane[k] += a[start + k]
+        start += run % LANES
+        total += folded(lane)
+    return total
+
+
+cdef inline double dot(const F[::1] a, const F[::1] b) noexcept nogil:
+    """The sum of a b, as sum_of"""
+    cdef F lane[LANES]
+    cdef Py_ssize_t n = a.shape[0], start = 0, run, i, k
+    cdef double total = 0
+    while start < n:
+        run = min(n - start, <Py_ssize_t> RUN)
+        clear(lane)
+        for i in range(run // LANES):
+            for k in range(LANES):
+                lane[k] += a[start + LANES * i + k] * b[start + LANES * i + k]
+        start += run - run % LANES
+        for k in range(run % LANES):
+            lane[k] += a[start + k] * b[start + k]
+        start += run % LANES
+        total += folded(lane)
+    return total
+
+
+cdef inline void scale_rows(const F[::1] factor, F[:, ::1] a) noexcept nogil:
+    """a[i] = factor[i] a[i]"""
+    cdef Py_ssize_t i, j
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            a[i, j] *= factor[i]
+
+
+cdef inline void fill(F[:, ::1] a, F value) noexcept nogil:
+    cdef Py_ssize_t i, j
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            a[i, j] = value
+
+
+# ---- A block of queries, n keys that they may see --------------------------------------------------------------------------
+
+cdef inline Py_ssize_t seen(const Attention* job, Py_ssize_t i) noexcept nogil:
+    """Keys that query i may see, counted from the first"""
+    cdef Py_ssize_t tq = rows_of(&job.q), tk = rows_of(&job.k)
+    return max(<Py_ssize_t> 0, min(tk, i + 1 + tk - tq)) if job.causal else tk
+
+
+cdef void add_mask(const View* mask, Py_ssize_t batch, Py_ssize_t first, F[:, ::1] scores, F* scratch) noexcept nogil:
+    """Rows of the mask from `first` on: where they lie, or gathered in scratch where their elements are not beside each other"""
+    cdef Py_ssize_t stride = mask.strides[mask.ndim - 2], tk = columns_of(mask), n = scores.shape[1], i
+    cdef char* rows = matrix_of(mask, batch) + first * stride * mask.itemsize
+    if mask.strides[mask.ndim - 1] != 1:
+        gather(mask, (batch * rows_of(mask) + first) * tk, scores.shape[0] * tk, <char*> scratch)
+        rows, stride = <char*> scratch, tk
+    for i in range(scores.shape[0]):
+        if mask.dtype == BOOL:
+            forbid(booleans(<boolean*> rows + i * stride, n), scores[i])
+        else:
+            add(vector(<F*> rows + i * stride, n), scores[i])
+
+
+cdef void weigh(const Attention* job, Py_ssize_t batch, Py_ssize_t first, const F[:, ::1] q, const F[:, ::1] k,
+                F[:, ::1] scores, F[:, ::1] weights, F[::1] inverse) noexcept nogil:
+    """weights (rows, n) = e^(scale q k^T + mask - max) of the queries from `first` on; inverse = 1 / sum, 0 where that is 0"""
+    cdef Py_ssize_t i
+    cdef double total
+    multiply_transposed(job.blas, job.scale, q, k, scores)
+    if job.masked:
+        add_mask(&job.mask, batch, first, scores, &weights[0, 0])       # whose memory has room for a block of whole rows
+    for i in range(q.shape[0]):
+        shift(scores[i], seen(job, first + i))
+    unary(EXP, FLOAT32 if F is float else FLOAT64, <const char*> &scores[0, 0], <char*> &weights[0, 0],
+          scores.shape[0] * scores.shape[1])
+    for i in range(q.shape[0]):
+        clear_unseen(scores[i], weights[i])
+        total = sum_of(weights[i])
+        inverse[i] = 0 if total == 0 else <F> (1 / total)
+
+
+cdef inline void softmax_grad(const F[:, ::1] p, F[:, ::1] grad) noexcept nogil:
+    """For p = softmax(s) and grad that of p: grad = p (grad - sum p grad), that of s"""
+    cdef Py_ssize_t i, j
+    cdef F mean
+    for i in range(p.shape[0]):
+        mean = <F> dot(p[i], grad[i])
+        for j in range(p.shape[1]):
+            grad[i, j] = p[i, j] * (grad[i, j] - mean)
 
 
 # ---- Where things lie --------------------------------------------------------------------------
@@ -32,7 +171,7 @@ cdef inline Py_ssize_t row_stride(const View* a) noexcept nogil:
     return max(a.strides[a.ndim - 2], columns_of(a)) if rows_of(a) > 1 else columns_of(a)
 
 
-cdef char* matrix(const View* a, Py_ssize_t batch) noexcept nogil:
+cdef char* matrix_of(const View* a, Py_ssize_t batch) noexcept nogil:
     """The batch-th matrix of the view"""
     cdef Py_ssize_t offset = 0
     cdef int i
@@ -50,265 +189,125 @@ cdef Py_ssize_t batches_of(const View* a) noexcept nogil:
     return count
 
 
-cdef inline Py_ssize_t block_of(const Attention* job) noexcept nogil:
-    """Query rows at a time"""
-    return min(<Py_ssize_t> BLOCK, rows_of(&job.q))
+cdef char* row_of(const View* a, Py_ssize_t batch, Py_ssize_t i) noexcept nogil:
+    """Row i of the batch-th matrix of the view"""
+    return matrix_of(a, batch) + i * row_stride(a) * a.itemsize
 
 
-cdef inline Py_ssize_t seen(const Attention* job, Py_ssize_t i) noexcept nogil:
-    """Keys that query i may see, counted from the first"""
-    cdef Py_ssize_t tq = rows_of(&job.q), tk = rows_of(&job.k)
-    return max(<Py_ssize_t> 0, min(tk, i + 1 + tk - tq)) if job.causal else tk
+cdef inline F[:, ::1] part(F* first, Py_ssize_t rows, const View* a) noexcept nogil:
+    """So many rows of a matrix of the view, from the first"""
+    return rows_apart(first, rows, columns_of(a), row_stride(a))
 
 
-# ---- Rows of scores --------------------------------------------------------------------------
+# ---- Tasks --------------------------------------------------------------------------
 
-cdef void add_mask(F* scores, const View* mask, const char* row, Py_ssize_t n) noexcept nogil:
-    """scores = -inf where a bool mask is False, scores + mask for a float one"""
-    cdef Py_ssize_t stride = mask.strides[mask.ndim - 1], j
-    cdef const boolean* allowed = <const boolean*> row
-    cdef const F* added = <const F*> row
-    if mask.dtype == BOOL and stride == 1:
-        for j in range(n):
-            scores[j] = scores[j] if allowed[j] else -INFINITY
-    elif mask.dtype == BOOL:
-        for j in range(n):
-            scores[j] = scores[j] if allowed[j * stride] else -INFINITY
-    elif stride == 1:
-        for j in range(n):
-            scores[j] += added[j]
-    else:
-        for j in range(n):
-            scores[j] += added[j * stride]
-
-
-cdef F largest_of(const F* a, Py_ssize_t n) noexcept nogil:
-    """The largest of a row; NaN is left out, it comes through the differences"""
-    cdef F lane[LANES]
-    cdef Py_ssize_t i, k, whole = n - n % LANES
-    for k in range(LANES):
-        lane[k] = -INFINITY
-    for i in range(whole // LANES):
-        for k in range(LANES):
-            lane[k] = a[LANES * i + k] if a[LANES * i + k] > lane[k] else lane[k]
-    for k in range(n - whole):
-        lane[k] = a[whole + k] if a[whole + k] > lane[k] else lane[k]
-    for k in range(16):
-        lane[k] = lane[16 + k] if lane[16 + k] > lane[k] else lane[k]
-    for k in range(1, 16):
-        lane[0] = lane[k] if lane[k] > lane[0] else lane[0]
-    return lane[0]
-
-
-cdef void shift(F* scores, Py_ssize_t visible, Py_ssize_t n) noexcept nogil:
-    """scores = scores - max, and 1 where there is nothing to see: e^1 is computed fast, e^-inf is not, and 1 is above the max"""
-    cdef F largest
-    cdef Py_ssize_t j
-    for j in range(visible, n):
-        scores[j] = -INFINITY
-    largest = largest_of(scores, n)
-    for j in range(n):
-        scores[j] = 1 if scores[j] == -INFINITY else scores[j] - largest
-
-
-cdef double clear_unseen(const F* shifted, F* weights, Py_ssize_t n) noexcept nogil:
-    """weights = 0 where there was nothing to see; their sum"""
-    cdef F lane[LANES]
-    cdef Py_ssize_t run, k, _i
-    cdef double total = 0
-    while n > 0:
-        run = min(n, <Py_ssize_t> RUN)
-        clear(lane)
-        for k in range(run):
-            weights[k] = 0 if shifted[k] > 0 else weights[k]
-        for _i in range(run // LANES):
-            for k in range(LANES):
-                lane[k] += weights[k]
-            weights += LANES
-        for k in range(run % LANES):
-            lane[k] += weights[k]
-        weights += run % LANES
-        shifted += run
-        n -= run
-        total += folded(lane)
-    return total
-
-
-cdef void weigh(const Attention* job, Py_ssize_t batch, Py_ssize_t first, Py_ssize_t rows, Py_ssize_t n, F* scores, F* weights,
-                F* inverse) noexcept nogil:
-    """weights (rows, n) = e^(scale q k^T + mask - max) of the queries from `first` on; inverse = 1 / sum, 0 where that is 0"""
-    cdef Py_ssize_t i, row
-    cdef double total
-    cdef const char* mask
-    product(job.blas, job.q.dtype, rows, columns_of(&job.q), n, job.scale,
-            row_major(<const F*> matrix(&job.q, batch) + first * row_stride(&job.q), row_stride(&job.q)),
-            transposed(row_major(matrix(&job.k, batch), row_stride(&job.k))), False, row_major(scores, n))
-    if job.masked:
-        mask = matrix(&job.mask, batch)
-        for i in range(rows):
-            row = (first + i) * job.mask.strides[job.mask.ndim - 2]
-            add_mask(scores + i * n, &job.mask, mask + row * job.mask.itemsize, n)
-    for i in range(rows):
-        shift(scores + i * n, seen(job, first + i), n)
-    unary(EXP, job.q.dtype, <const char*> scores, <char*> weights, rows * n)
-    for i in range(rows):
-        total = clear_unseen(scores + i * n, weights + i * n, n)
-        inverse[i] = 0 if total == 0 else <F> (1 / total)
-
-
-cdef inline void multiply(F* row, F factor, Py_ssize_t n) noexcept nogil:
-    cdef Py_ssize_t j
-    for j in range(n):
-        row[j] *= factor
-
-
-cdef double dot(const F* a, const F* b, Py_ssize_t n) noexcept nogil:
-    """sum of a b"""
-    cdef F lane[LANES]
-    cdef Py_ssize_t run, k, _i
-    cdef double total = 0
-    while n > 0:
-        run = min(n, <Py_ssize_t> RUN)
-        clear(lane)
-        for _i in range(run // LANES):
-            for k in range(LANES):
-                lane[k] += a[k] * b[k]
-            a += LANES
-            b += LANES
-        for k in range(run % LANES):
-            lane[k] += a[k] * b[k]
-        a += run % LANES
-        b += run % LANES
-        n -= run
-        total += folded(lane)
-    return total
-
-
-# ---- Forward --------------------------------------------------------------------------
-
-cdef void attend(const Attention* job, Py_ssize_t batch, Py_ssize_t first, View* out, F* room) noexcept nogil:
-    """out = weights v for one block of queries, each row over its sum"""
-    cdef Py_ssize_t block = block_of(job), rows = min(block, rows_of(&job.q) - first), dv = columns_of(&job.v), i
-    cdef Py_ssize_t n = seen(job, first + rows - 1), row = row_stride(out)
-    cdef F* target = <F*> matrix(out, batch) + first * row
-    cdef F* weights = room + block * rows_of(&job.k)
-    cdef F* inverse = weights + block * rows_of(&job.k)
-    if n == 0:
-        for i in range(rows):
-            memset(target + i * row, 0, dv * sizeof(F))
-        return
-    weigh(job, batch, first, rows, n, room, weights, inverse)
-    product(job.blas, job.q.dtype, rows, n, dv, 1, row_major(weights, n), row_major(matrix(&job.v, batch), row_stride(&job.v)),
-            False, row_major(target, row))
-    for i in range(rows):
-        multiply(target + i * row, inverse[i], dv)
-
-
-cdef struct Work:               # what the tasks of a call share
+cdef struct Call:               # what the tasks of a call share
     const Attention* job
     const View* grad
-    View* out                   # forward
-    View* dq                    # backward
-    View* dk
-    View* dv
-    Py_ssize_t block
-    Py_ssize_t blocks           # of query rows in a matrix
-    Py_ssize_t room             # elements of a thread's
-    char* staged
+    const View* out             # forward
+    const View* dq              # backward
+    const View* dk
+    const View* dv
+    Py_ssize_t block            # query rows at a time
+    Py_ssize_t blocks           # of them in a matrix
+    Py_ssize_t size             # elements of a thread's scratch: scores, weights, their inverse sums
+    char* scratch
+
+
+cdef void attend(const Call* c, Py_ssize_t batch, Py_ssize_t first, F* scratch) noexcept nogil:
+    """out = weights v for one block of queries, each row over its sum"""
+    cdef const Attention* job = c.job
+    cdef Py_ssize_t rows = min(c.block, rows_of(&job.q) - first), n = seen(job, first + rows - 1), size = c.block * rows_of(&job.k)
+    cdef const F[:, ::1] q = part(<F*> row_of(&job.q, batch, first), rows, &job.q)
+    cdef const F[:, ::1] k = part(<F*> row_of(&job.k, batch, 0), n, &job.k)
+    cdef const F[:, ::1] v = part(<F*> row_of(&job.v, batch, 0), n, &job.v)
+    cdef F[:, ::1] out = part(<F*> row_of(c.out, batch, first), rows, c.out)
+    cdef F[:, ::1] scores = matrix(scratch, rows, n), weights = matrix(scratch + size, rows, n)
+    cdef F[::1] inverse = vector(scratch + 2 * size, rows)
+    if n == 0:
+        fill(out, 0)
+        return
+    weigh(job, batch, first, q, k, scores, weights, inverse)
+    multiply(job.blas, 1, weights, v, out)
+    scale_rows(inverse, out)
+
+
+cdef void attend_grad(const Call* c, Py_ssize_t batch, Py_ssize_t first, F* scratch) noexcept nogil:
+    """For p = softmax(s), ds = p (grad v^T - sum p grad v^T):  dq = scale ds k, dk += scale ds^T q, dv += p^T grad"""
+    cdef const Attention* job = c.job
+    cdef Py_ssize_t rows = min(c.block, rows_of(&job.q) - first), n = seen(job, first + rows - 1), size = c.block * rows_of(&job.k)
+    cdef const F[:, ::1] q = part(<F*> row_of(&job.q, batch, first), rows, &job.q)
+    cdef const F[:, ::1] k = part(<F*> row_of(&job.k, batch, 0), n, &job.k)
+    cdef const F[:, ::1] v = part(<F*> row_of(&job.v, batch, 0), n, &job.v)
+    cdef const F[:, ::1] grad = part(<F*> row_of(c.grad, batch, first), rows, c.grad)
+    cdef F[:, ::1] dq = part(<F*> row_of(c.dq, batch, first), rows, c.dq)
+    cdef F[:, ::1] dk = part(<F*> row_of(c.dk, batch, 0), n, c.dk)
+    cdef F[:, ::1] dv = part(<F*> row_of(c.dv, batch, 0), n, c.dv)
+    cdef F[:, ::1] ds = matrix(scratch, rows, n), p = matrix(scratch + size, rows, n)
+    cdef F[::1] inverse = vector(scratch + 2 * size, rows)
+    if n == 0:
+        fill(dq, 0)
+        return
+    weigh(job, batch, first, q, k, ds, p, inverse)
+    scale_rows(inverse, p)
+    add_transposed_product(job.blas, 1, p, grad, dv)
+    multiply_transposed(job.blas, 1, grad, v, ds)
+    softmax_grad(p, ds)
+    multiply(job.blas, job.scale, ds, k, dq)
+    add_transposed_product(job.blas, job.scale, ds, q, dk)
+
+
+cdef void all_blocks(const Call* c, Py_ssize_t batch, F* scratch) noexcept nogil:
+    """The gradients of one matrix: dk and dv add up over its blocks"""
+    cdef Py_ssize_t t, tk = rows_of(&c.job.k)
+    fill(part(<F*> row_of(c.dk, batch, 0), tk, c.dk), 0)
+    fill(part(<F*> row_of(c.dv, batch, 0), tk, c.dv), 0)
+    for t in range(c.blocks):
+        attend_grad(c, batch, t * c.block, scratch)
 
 
 cdef void one_block(const void* given, Py_ssize_t t, int thread) noexcept nogil:
-    cdef const Work* c = <const Work*> given
+    cdef const Call* c = <const Call*> given
     if c.job.q.dtype == FLOAT32:
-        attend(c.job, t // c.blocks, t % c.blocks * c.block, c.out, <float*> c.staged + thread * c.room)
+        attend(c, t // c.blocks, t % c.blocks * c.block, <float*> c.scratch + thread * c.size)
     else:
-        attend(c.job, t // c.blocks, t % c.blocks * c.block, c.out, <double*> c.staged + thread * c.room)
+        attend(c, t // c.blocks, t % c.blocks * c.block, <double*> c.scratch + thread * c.size)
 
 
-cdef int prepare(const Attention* job, int threads, Work* out) noexcept nogil:
-    """The sizes of a call and its room; -1 when there is none"""
-    out.job, out.block = job, block_of(job)
+cdef void one_matrix(const void* given, Py_ssize_t batch, int thread) noexcept nogil:
+    cdef const Call* c = <const Call*> given
+    if c.job.q.dtype == FLOAT32:
+        all_blocks(c, batch, <float*> c.scratch + thread * c.size)
+    else:
+        all_blocks(c, batch, <double*> c.scratch + thread * c.size)
+
+
+cdef int prepare(const Attention* job, int threads, Call* out) noexcept nogil:
+    """The sizes of a call and its scratch memory; -1 when there is none"""
+    out.job, out.block = job, min(<Py_ssize_t> BLOCK, rows_of(&job.q))
     out.blocks = (rows_of(&job.q) + out.block - 1) // out.block
-    out.room = 2 * out.block * rows_of(&job.k) + out.block
-    out.staged = <char*> malloc(threads * out.room * job.q.itemsize)
-    return -1 if out.staged is NULL else 0
+    out.size = 2 * out.block * rows_of(&job.k) + out.block
+    out.scratch = <char*> malloc(threads * out.size * job.q.itemsize)
+    return -1 if out.scratch is NULL else 0
 
 
 cdef int attention_views(const Attention* job, View* out, int threads) noexcept nogil:
     """Every matrix of the batch; -1 when there is no memory for the scores of a block"""
-    cdef Work c
+    cdef Call c
     if prepare(job, threads, &c):
         return -1
     c.out = out
     share(one_block, &c, c.blocks * batches_of(&job.q), threads)
-    free(c.staged)
+    free(c.scratch)
     return 0
-
-
-# ---- Backward --------------------------------------------------------------------------
-
-cdef void attend_grad(const Attention* job, Py_ssize_t batch, const View* grad, View* dq, View* dk, View* dv,
-                      F* room) noexcept nogil:
-    """One matrix: for p = softmax(s), ds = p (grad v^T - sum p grad v^T);  dq = scale ds k, dk = scale ds^T q, dv = p^T grad"""
-    cdef Py_ssize_t tq = rows_of(&job.q), tk = rows_of(&job.k), d = columns_of(&job.q), width = columns_of(&job.v)
-    cdef Py_ssize_t first = 0, block = block_of(job), rows, n, i, j
-    cdef F* p = room + block * tk
-    cdef F* inverse = p + block * tk
-    cdef F* dk_at = <F*> matrix(dk, batch)
-    cdef F* dv_at = <F*> matrix(dv, batch)
-    cdef F* dq_at
-    cdef const F* grad_at
-    cdef const F* q_at
-    cdef const F* k_at = <const F*> matrix(&job.k, batch)
-    cdef F* ds
-    cdef F mean
-    for i in range(tk):
-        memset(dk_at + i * row_stride(dk), 0, d * sizeof(F))
-        memset(dv_at + i * row_stride(dv), 0, width * sizeof(F))
-    while first < tq:
-        rows = min(block, tq - first)
-        n = seen(job, first + rows - 1)
-        grad_at = <const F*> matrix(grad, batch) + first * row_stride(grad)
-        q_at = <const F*> matrix(&job.q, batch) + first * row_stride(&job.q)
-        dq_at = <F*> matrix(dq, batch) + first * row_stride(dq)
-        if n == 0:
-            for i in range(rows):
-                memset(dq_at + i * row_stride(dq), 0, d * sizeof(F))
-            first += rows
-            continue
-        weigh(job, batch, first, rows, n, room, p, inverse)
-        for i in range(rows):
-            multiply(p + i * n, inverse[i], n)
-        product(job.blas, job.q.dtype, n, rows, width, 1, transposed(row_major(p, n)), row_major(grad_at, row_stride(grad)), True,
-                row_major(dv_at, row_stride(dv)))
-        product(job.blas, job.q.dtype, rows, width, n, 1, row_major(grad_at, row_stride(grad)),
-                transposed(row_major(matrix(&job.v, batch), row_stride(&job.v))), False, row_major(room, n))
-        for i in range(rows):
-            ds = room + i * n
-            mean = <F> dot(p + i * n, ds, n)
-            for j in range(n):
-                ds[j] = p[i * n + j] * (ds[j] - mean)
-        product(job.blas, job.q.dtype, rows, n, d, job.scale, row_major(room, n), row_major(k_at, row_stride(&job.k)), False,
-                row_major(dq_at, row_stride(dq)))
-        product(job.blas, job.q.dtype, n, rows, d, job.scale, transposed(row_major(room, n)),
-                row_major(q_at, row_stride(&job.q)), True, row_major(dk_at, row_stride(dk)))
-        first += rows
-
-
-cdef void one_matrix(const void* given, Py_ssize_t b, int thread) noexcept nogil:
-    cdef const Work* c = <const Work*> given
-    if c.job.q.dtype == FLOAT32:
-        attend_grad(c.job, b, c.grad, c.dq, c.dk, c.dv, <float*> c.staged + thread * c.room)
-    else:
-        attend_grad(c.job, b, c.grad, c.dq, c.dk, c.dv, <double*> c.staged + thread * c.room)
 
 
 cdef int attention_grad_views(const Attention* job, View* grad, View* dq, View* dk, View* dv, int threads) noexcept nogil:
     """Every matrix of the batch; one thread each, so that dk and dv add up in order"""
-    cdef Work c
+    cdef Call c
     if prepare(job, threads, &c):
         return -1
     c.grad, c.dq, c.dk, c.dv = grad, dq, dk, dv
     share(one_matrix, &c, batches_of(&job.q), threads)
-    free(c.staged)
+    free(c.scratch)
     return 0

@@ -14,7 +14,7 @@ enum { NEEDLE_THIN = 10 };
 
 #elif defined(T)
 
-/* a[r]             what place r sees: `outer` times `inner` runs of `length` elements, `down` and `across` apart
+/* a[r]             what place r sees: `outer` times `inner` runs of `length` elements, in steps of `down` and `across`
  * weight           V vectors per element seen; for the next run they are `b_down` and `b_across` further on
  * out[r]           `width` sums of place r, for r < rows */
 NEEDLE_INLINE void FN(tile_of)(const int R, const int V, const T *const *a, ptrdiff_t outer, ptrdiff_t down, ptrdiff_t inner,
@@ -64,7 +64,7 @@ static void FN(tile)(int thin, const T *const *a, ptrdiff_t outer, ptrdiff_t dow
 }
 
 /* out[r][i] += sum over the places of a[place + at[r]] * b[place][i]: one tile of the gradient of the weights.
- * `outer` times `inner` places, in `a` they are `down` and `across` apart, in `b` they follow each other by `stride`. */
+ * `outer` times `inner` places, in `a` in steps of `down` and `across`, in `b` one after the other in steps of `stride`. */
 NEEDLE_INLINE void FN(outer_tile_of)(const int R, const int V, const T *a, const ptrdiff_t *at, ptrdiff_t outer, ptrdiff_t down,
                                      ptrdiff_t inner, ptrdiff_t across, const T *b, ptrdiff_t stride, T *const *out, ptrdiff_t rows,
                                      ptrdiff_t width)
@@ -105,7 +105,8 @@ static void FN(outer_tile)(int thin, const T *a, const ptrdiff_t *at, ptrdiff_t 
         FN(outer_tile_of)(NEEDLE_ROWS, 2, a, at, outer, down, inner, across, b, stride, out, rows, width);
 }
 
-/* out[i] = (add ? out[i] : 0) + sum of a[i] * b[i] over `outer` times `inner` places, for n channels */
+/* out[i] = (add ? out[i] : 0) + sum of a[i] * b[i] over `outer` times `inner` places, for n channels. C because whole vectors are
+ * summed by fma, which the build has by name only. */
 static void FN(weigh)(const T *a, ptrdiff_t outer, ptrdiff_t a_down, ptrdiff_t inner, ptrdiff_t a_across, const T *b,
                       ptrdiff_t b_down, ptrdiff_t b_across, T *out, ptrdiff_t n, int add)
 {

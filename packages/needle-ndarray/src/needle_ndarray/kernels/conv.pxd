@@ -1,6 +1,12 @@
 from needle_ndarray.kernels.gemm cimport Blas
 from needle_ndarray.optable cimport CONV2D, INPUT_GRAD, WEIGHT_GRAD
 
+cdef enum:
+    DEPTHWISE               # every channel has one filter of its own
+    POINTWISE               # a kernel of one element: the images are a matrix as they lie
+    TILES                   # direct.pyx
+    COLUMNS                 # im2col and BLAS
+
 cdef struct Conv:               # sizes of a convolution, all of them 1 or more but the padding; arrays are compact
     Py_ssize_t n, h, w, c       # x (n, h, w, c)
     Py_ssize_t kh, kw, f        # weight (kh, kw, c / groups, f)
@@ -10,7 +16,17 @@ cdef struct Conv:               # sizes of a convolution, all of them 1 or more 
     Py_ssize_t dh, dw           # dilation
     Py_ssize_t groups
 
-cdef bint needs_blas(int op, const Conv* g, int itemsize) noexcept nogil
-cdef Py_ssize_t scratch_elements(int op, const Conv* g, int itemsize, int threads) noexcept nogil
-cdef void convolve(int op, const Blas* blas, int dtype, const Conv* g, char* x, char* weight, char* y, char* scratch,
-                   int threads) noexcept nogil
+cdef struct Plan:               # how a call is computed: decided once, by `planned`
+    int op, dtype, algorithm
+    bint adjoint                # INPUT_GRAD as a convolution of y's gradient with the flipped kernel: then `g` is that one
+    Py_ssize_t input_dh, input_dw       # dilation of its input: zeros between the places, as many as the stride asks for
+    Conv g
+    Py_ssize_t rows             # output places of a block, or rows of a band
+    Py_ssize_t tasks
+    Py_ssize_t thread_elements  # scratch memory of every thread
+    Py_ssize_t shared_elements  # and of all together: partial sums of the weights' gradient, or packed weights
+
+cdef Plan planned(int op, int dtype, const Conv* g) noexcept nogil
+cdef bint needs_blas(const Plan* plan) noexcept nogil
+cdef Py_ssize_t scratch_elements(const Plan* plan, int threads) noexcept nogil
+cdef void convolve(const Plan* plan, const Blas* blas, char* x, char* weight, char* y, char* scratch, int threads) noexcept nogil

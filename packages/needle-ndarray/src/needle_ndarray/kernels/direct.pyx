@@ -1,31 +1,32 @@
-# Convolution without columns: tiles of output places read the image where it lies, or a padded copy of a band of its rows. Of
-# many small images a tile takes the same place: all of them see the same part of the kernel, and padding is left out.
+# Convolution without columns: register tiles of output places read the image where it lies, or a padded copy of a band of its
+# rows. Of many small images a tile takes the same place: all of them see the same part of the kernel, and padding is left out.
 # For kernels small enough to stay in the cache this beats im2col and BLAS, which copies the columns once more to pack them.
 
 from libc.string cimport memcpy, memset
 
-from needle_ndarray.kernels.conv cimport Conv
+from needle_ndarray.kernels.conv cimport Conv, Plan
+from needle_ndarray.kernels.memoryviews cimport images, matrices
 from needle_ndarray.kernels.views cimport FLOAT32, F
 from needle_ndarray.threads cimport share
 
-cdef extern from "conv.h":
+cdef extern from "conv.h" nogil:
     const int ROWS "NEEDLE_ROWS"
     const int THIN "NEEDLE_THIN"
     const int VECTOR "NEEDLE_VECTOR"
     void tile_float "needle_tile_float"(
         bint thin, const float** a, Py_ssize_t outer, Py_ssize_t down, Py_ssize_t inner, Py_ssize_t across, Py_ssize_t length,
         const float* weight, Py_ssize_t b_down, Py_ssize_t b_across, float** out, Py_ssize_t rows,
-        Py_ssize_t width) noexcept nogil
+        Py_ssize_t width) noexcept
     void tile_double "needle_tile_double"(
         bint thin, const double** a, Py_ssize_t outer, Py_ssize_t down, Py_ssize_t inner, Py_ssize_t across, Py_ssize_t length,
         const double* weight, Py_ssize_t b_down, Py_ssize_t b_across, double** out, Py_ssize_t rows,
-        Py_ssize_t width) noexcept nogil
+        Py_ssize_t width) noexcept
     void outer_float "needle_outer_tile_float"(
         bint thin, const float* a, const Py_ssize_t* at, Py_ssize_t outer, Py_ssize_t down, Py_ssize_t inner, Py_ssize_t across,
-        const float* b, Py_ssize_t stride, float** out, Py_ssize_t rows, Py_ssize_t width) noexcept nogil
+        const float* b, Py_ssize_t stride, float** out, Py_ssize_t rows, Py_ssize_t width) noexcept
     void outer_double "needle_outer_tile_double"(
         bint thin, const double* a, const Py_ssize_t* at, Py_ssize_t outer, Py_ssize_t down, Py_ssize_t inner, Py_ssize_t across,
-        const double* b, Py_ssize_t stride, double** out, Py_ssize_t rows, Py_ssize_t width) noexcept nogil
+        const double* b, Py_ssize_t stride, double** out, Py_ssize_t rows, Py_ssize_t width) noexcept
 
 cdef enum:
     MOST_ROWS = 10              # at least NEEDLE_ROWS and NEEDLE_THIN
@@ -33,7 +34,7 @@ cdef enum:
     PART_BYTES = 32768          # the same for the gradient of the weights, which reads it again for every tile
     KERNEL_BYTES = 24576        # of the weights of one filter: beyond, a tile leaves the cache and BLAS does better
     UNITS = 8                   # a small convolution is still cut into so many bands, for threads
-    MANY = 24                   # images from which tiles go across them
+    MANY = 24                   # images from which a tile takes the same place of several
     IMAGE_BYTES = 16384         # of such an image, at most
 
 
@@ -52,31 +53,34 @@ cdef bint unpadded(const Conv* g) noexcept nogil:
     return g.top == 0 and g.left == 0 and seen_rows(g, g.oh) <= g.h and seen_columns(g) <= g.w
 
 
-cdef bint thin(const Conv* g, int itemsize) noexcept nogil:
-    """Whether a tile has one vector of filters, and more rows for it"""
-    return g.f // g.groups <= VECTOR // itemsize
+cdef struct Tile:               # the register tile of a convolution
+    bint thin                   # one vector of filters, and more places for it
+    Py_ssize_t places
+    Py_ssize_t lanes            # filters
+    Py_ssize_t count            # channels of a group
+    Py_ssize_t filters          # of a group
+    Py_ssize_t tiles            # of filters that these take
 
 
-cdef Py_ssize_t lanes(const Conv* g, int itemsize) noexcept nogil:
-    """Filters of a tile"""
-    return (1 if thin(g, itemsize) else 2) * VECTOR // itemsize
+cdef Tile tile_of(const Conv* g, int itemsize) noexcept nogil:
+    cdef Tile t
+    t.count, t.filters = g.c // g.groups, g.f // g.groups
+    t.thin = t.filters <= VECTOR // itemsize
+    t.places = THIN if t.thin else ROWS
+    t.lanes = (1 if t.thin else 2) * VECTOR // itemsize
+    t.tiles = (t.filters + t.lanes - 1) // t.lanes
+    return t
 
 
-cdef Py_ssize_t tile_rows(const Conv* g, int itemsize) noexcept nogil:
-    return THIN if thin(g, itemsize) else ROWS
-
-
-cdef Py_ssize_t packed_size(const Conv* g, int itemsize) noexcept nogil:
-    """Elements of one group's weights in tiles"""
-    cdef Py_ssize_t n = lanes(g, itemsize), filters = g.f // g.groups
-    return g.kh * g.kw * (g.c // g.groups) * ((filters + n - 1) // n) * n
-
-
-cdef Py_ssize_t band_rows(const Conv* g, int itemsize, Py_ssize_t nbytes) noexcept nogil:
+cdef Py_ssize_t rows_within(const Conv* g, int itemsize, Py_ssize_t nbytes) noexcept nogil:
     """Rows of the result to take at a time, for so many bytes of the image"""
     cdef Py_ssize_t row = seen_columns(g) * g.c * itemsize, most = nbytes // row - (g.kh - 1) * g.dh
     cdef Py_ssize_t bands = (UNITS + g.n - 1) // g.n
     return max(min(most // g.sh, (g.oh + bands - 1) // bands), <Py_ssize_t> 1)
+
+
+cdef Py_ssize_t band_rows(const Conv* g, int itemsize) noexcept nogil:
+    return rows_within(g, itemsize, BAND_BYTES)
 
 
 cdef bint fits(const Conv* g, int itemsize) noexcept nogil:
@@ -86,113 +90,112 @@ cdef bint fits(const Conv* g, int itemsize) noexcept nogil:
     return g.top >= 0 and g.left >= 0 and band <= 4 * BAND_BYTES and kernel <= KERNEL_BYTES
 
 
-cdef bint across(const Conv* g, int itemsize) noexcept nogil:
-    """Whether there are many small images"""
+cdef bint many_small(const Conv* g, int itemsize) noexcept nogil:
+    """Whether there are many small images: then a tile takes the same place of several"""
     return g.n >= MANY and g.h * g.w * g.c * itemsize <= IMAGE_BYTES
 
 
-cdef Conv swapped(const Conv* g) noexcept nogil:
-    """The convolution that takes y's gradient, its places g.sh and g.sw apart, to x's; with the kernel turned around"""
+cdef Conv adjoint_of(const Conv* g) noexcept nogil:
+    """The convolution that takes y's gradient, its places g.sh and g.sw from one another, to x's; with the flipped kernel"""
     cdef Conv out = g[0]
     out.h, out.w, out.c, out.f, out.oh, out.ow, out.sh, out.sw = g.oh, g.ow, g.f, g.c, g.h, g.w, 1, 1
     out.top, out.left = (g.kh - 1) * g.dh - g.top, (g.kw - 1) * g.dw - g.left
     return out
 
 
-cdef Py_ssize_t band_size(const Conv* g, int itemsize) noexcept nogil:
+cdef Py_ssize_t band_tasks(const Conv* g, int itemsize) noexcept nogil:
+    """Groups of images, or bands of every image"""
+    cdef Py_ssize_t rows = band_rows(g, itemsize), at_once = tile_of(g, itemsize).places
+    if many_small(g, itemsize):
+        return (g.n + at_once - 1) // at_once
+    return g.n * ((g.oh + rows - 1) // rows)
+
+
+cdef Py_ssize_t padded_elements(const Conv* g, int itemsize) noexcept nogil:
     """Elements of a padded band, 0 where images are read where they lie"""
-    if across(g, itemsize) or unpadded(g):
+    if many_small(g, itemsize) or unpadded(g):
         return 0
-    return seen_rows(g, band_rows(g, itemsize, BAND_BYTES)) * seen_columns(g) * g.c
+    return seen_rows(g, band_rows(g, itemsize)) * seen_columns(g) * g.c
 
 
-cdef Py_ssize_t direct_elements(const Conv* g, int itemsize, int threads) noexcept nogil:
-    """Elements of the memory that `direct` asks of its caller"""
-    return threads * band_size(g, itemsize) + g.groups * packed_size(g, itemsize)
+cdef Py_ssize_t packed_elements(const Conv* g, int itemsize) noexcept nogil:
+    """Elements of the weights in tiles"""
+    cdef Tile t = tile_of(g, itemsize)
+    return g.groups * t.tiles * g.kh * g.kw * t.count * t.lanes
 
 
-# ---- Staging ------------------------------------------------------------------------------------------------------
+# ---- Packing ------------------------------------------------------------------------------------------------------
 
-cdef void pack(const Conv* g, bint swap, const F* weight, F* out) noexcept nogil:
-    """out[group, tile, (u, v, c), lane] = weight[u, v, c, f], 0 beyond the last filter; swap: turned around, c and f changed"""
-    cdef Py_ssize_t n = lanes(g, sizeof(F)), count = g.c // g.groups, filters = g.f // g.groups, i, first, uv, c, f, last
-    for i in range(g.groups):
-        first = 0
-        while first < filters:
-            for uv in range(g.kh * g.kw):
-                for c in range(count):
-                    last = min(n, filters - first)
-                    memset(out, 0, n * sizeof(F))
-                    if swap:                            # weight is (kh, kw, filters, groups * count)
-                        for f in range(last):
-                            out[f] = weight[((g.kh * g.kw - 1 - uv) * filters + first + f) * g.c + i * count + c]
-                    else:
-                        memcpy(out, weight + (uv * count + c) * g.f + i * filters + first, last * sizeof(F))
-                    out += n
-            first += n
+cdef void pack(const Conv* g, bint adjoint, const F[:, :, ::1] weight, F[:, :, :, ::1] out) noexcept nogil:
+    """out[tile, (u, v), c, lane] = weight[(u, v), c, f], 0 beyond the last filter; tiles of filters, group after group.
+    adjoint: weight is that of the convolution whose adjoint this is: (u, v) from the end, c and f exchanged"""
+    cdef Tile t = tile_of(g, sizeof(F))
+    cdef Py_ssize_t i, group, first, uv, c, f, last
+    for i in range(out.shape[0]):
+        group, first = i // t.tiles, i % t.tiles * t.lanes
+        last = min(t.lanes, t.filters - first)
+        for uv in range(out.shape[1]):
+            for c in range(t.count):
+                if adjoint:
+                    for f in range(last):
+                        out[i, uv, c, f] = weight[out.shape[1] - 1 - uv, first + f, group * t.count + c]
+                else:
+                    memcpy(&out[i, uv, c, 0], &weight[uv, c, group * t.filters + first], last * sizeof(F))
+                for f in range(last, t.lanes):
+                    out[i, uv, c, f] = 0
 
 
-cdef void padded_band(const Conv* g, const F* x, Py_ssize_t top, Py_ssize_t rows, F* out) noexcept nogil:
-    """out = rows top .. top + rows of the padded image x, as wide as the windows reach"""
-    cdef Py_ssize_t width = seen_columns(g), r, iy, left = min(g.left, width), inside = min(g.w, width - left)
-    for r in range(rows):
+cdef void pad(const Conv* g, const F[:, :, ::1] x, Py_ssize_t top, F[:, :, ::1] out) noexcept nogil:
+    """out[r, left + ix] = x[top + r, ix], 0 outside of the image; top counts from the padding, out ends with the last window"""
+    cdef Py_ssize_t width = out.shape[1], left = min(g.left, width), inside = min(g.w, width - left)
+    cdef Py_ssize_t place = g.c * sizeof(F), r, iy
+    for r in range(out.shape[0]):
         iy = top + r - g.top
         if iy < 0 or iy >= g.h:
-            memset(out, 0, width * g.c * sizeof(F))
-        else:
-            memset(out, 0, left * g.c * sizeof(F))
-            memcpy(out + left * g.c, x + iy * g.w * g.c, inside * g.c * sizeof(F))
-            memset(out + (left + inside) * g.c, 0, (width - left - inside) * g.c * sizeof(F))
-        out += width * g.c
+            memset(&out[r, 0, 0], 0, width * place)
+            continue
+        memset(&out[r, 0, 0], 0, left * place)
+        if inside > 0:
+            memcpy(&out[r, left, 0], &x[iy, 0, 0], inside * place)
+        if left + inside < width:
+            memset(&out[r, left + inside, 0], 0, (width - left - inside) * place)
 
 
 # ---- Tiles --------------------------------------------------------------------------------------------------------
 
-cdef void band(const Conv* g, const F* x, Py_ssize_t width, const F* weight, F* y, Py_ssize_t rows) noexcept nogil:
-    """y, rows of the result, from the rows of x under them, `width` columns wide"""
-    cdef Py_ssize_t n = lanes(g, sizeof(F)), count = g.c // g.groups, filters = g.f // g.groups, k = g.kh * g.kw * count
-    cdef Py_ssize_t i, first, place, oy, ox, r, taken, tall = tile_rows(g, sizeof(F))
+cdef inline void tile(const Tile* t, const F** seen, Py_ssize_t outer, Py_ssize_t down, Py_ssize_t inner, Py_ssize_t across,
+                      Py_ssize_t length, const F* weight, Py_ssize_t b_down, Py_ssize_t b_across, F** out, Py_ssize_t rows,
+                      Py_ssize_t width) noexcept nogil:
+    """out[r] = what place r sees times the weights of a tile of filters; see conv.h"""
+    if F is float:
+        tile_float(t.thin, seen, outer, down, inner, across, length, weight, b_down, b_across, out, rows, width)
+    else:
+        tile_double(t.thin, seen, outer, down, inner, across, length, weight, b_down, b_across, out, rows, width)
+
+
+cdef void band(const Conv* g, const F[:, :, ::1] x, const F[:, :, :, ::1] packed, F[:, :, ::1] y) noexcept nogil:
+    """y[oy, ox] = sum of x[oy sh + u dh, ox sw + v dw] @ weight[u, v]: rows of the result from the rows of x under them"""
+    cdef Tile t = tile_of(g, sizeof(F))
+    cdef Py_ssize_t i, group, first, place, oy, ox, r, taken, row = x.shape[1] * g.c, kernel = t.count * t.lanes
     cdef bint whole = g.dw == 1 and g.groups == 1       # then a row of the kernel sees one run of elements
-    cdef bint narrow = thin(g, sizeof(F))
-    cdef Py_ssize_t inner = 1 if whole else g.kw, length = g.kw * count if whole else count
+    cdef Py_ssize_t inner = 1 if whole else g.kw, length = g.kw * t.count if whole else t.count
     cdef const F* seen[MOST_ROWS]
     cdef F* out[MOST_ROWS]
-    for i in range(g.groups):
-        first = 0
-        while first < filters:
-            place = oy = ox = 0
-            while place < rows * g.ow:
-                taken = min(tall, rows * g.ow - place)
-                for r in range(tall):                   # places beyond the last are seen as the last, and not written
-                    seen[r] = x + (oy * g.sh * width + ox * g.sw) * g.c + i * count
-                    out[r] = y + (oy * g.ow + ox) * g.f + i * filters + first
-                    if r + 1 < taken or (r + 1 == taken and taken == tall):
-                        ox += 1
-                        if ox == g.ow:
-                            ox, oy = 0, oy + 1
-                if F is float:
-                    tile_float(narrow, seen, g.kh, g.dh * width * g.c, inner, g.dw * g.c, length, weight, g.kw * count * n,
-                               count * n, out, taken, min(n, filters - first))
-                else:
-                    tile_double(narrow, seen, g.kh, g.dh * width * g.c, inner, g.dw * g.c, length, weight, g.kw * count * n,
-                                count * n, out, taken, min(n, filters - first))
-                place += taken
-            weight += k * n
-            first += n
-
-
-cdef struct Work:               # what the bands of a call share
-    const Conv* g
-    int dtype
-    Py_ssize_t spread_h         # places of the image are so far apart, with zeros between
-    Py_ssize_t spread_w
-    Py_ssize_t rows             # of the result in a band
-    Py_ssize_t bands            # of an image
-    Py_ssize_t size             # of a padded band, 0 where the image is read where it lies
-    char* x
-    char* y
-    char* staged                # room for the padded band of every thread
-    char* packed                # the weights in tiles
+    for i in range(packed.shape[0]):
+        group, first = i // t.tiles, i % t.tiles * t.lanes
+        place = oy = ox = 0
+        while place < y.shape[0] * g.ow:
+            taken = min(t.places, y.shape[0] * g.ow - place)
+            for r in range(t.places):                   # places beyond the last are seen as the last, and not written
+                seen[r] = &x[oy * g.sh, ox * g.sw, group * t.count]
+                out[r] = &y[oy, ox, group * t.filters + first]
+                if r + 1 < taken or (r + 1 == taken and taken == t.places and place + taken < y.shape[0] * g.ow):
+                    ox += 1
+                    if ox == g.ow:
+                        ox, oy = 0, oy + 1
+            tile(&t, seen, g.kh, g.dh * row, inner, g.dw * g.c, length, &packed[i, 0, 0, 0], g.kw * kernel, kernel, out, taken,
+                 min(t.lanes, t.filters - first))
+            place += taken
 
 
 cdef struct Taps:               # what a place sees along one axis
@@ -203,180 +206,178 @@ cdef struct Taps:               # what a place sees along one axis
     Py_ssize_t kernel_step
 
 
-cdef Taps taps_at(Py_ssize_t at, Py_ssize_t kernel, Py_ssize_t dilation, Py_ssize_t spread, Py_ssize_t size) noexcept nogil:
-    """The k < kernel for which at + k dilation is a place of an image of this size, spread - 1 zeros between its places"""
+cdef Taps taps_at(Py_ssize_t at, Py_ssize_t kernel, Py_ssize_t dilation, Py_ssize_t input_dilation,
+                  Py_ssize_t size) noexcept nogil:
+    """The k < kernel for which at + k dilation is a place of an image of this size, with zeros between its places"""
     cdef Taps out
-    out.step, out.kernel_step = dilation, spread        # one of them is 1
-    if spread > 1:
-        out.kernel_first = -at if at < 0 else (spread - at % spread) % spread
-        out.first = (at + out.kernel_first) // spread
+    out.step, out.kernel_step = dilation, input_dilation        # one of them is 1
+    if input_dilation > 1:
+        out.kernel_first = -at if at < 0 else (input_dilation - at % input_dilation) % input_dilation
+        out.first = (at + out.kernel_first) // input_dilation
     else:
         out.kernel_first = (-at + dilation - 1) // dilation if at < 0 else 0
         out.first = at + out.kernel_first * dilation
-    out.count = max(min((kernel - out.kernel_first + spread - 1) // spread, (size - out.first + dilation - 1) // dilation),
-                    <Py_ssize_t> 0)
     if out.kernel_first >= kernel or out.first >= size:
-        out.count = 0
+        out.count = out.first = out.kernel_first = 0
+    else:
+        out.count = min((kernel - out.kernel_first + input_dilation - 1) // input_dilation,
+                        (size - out.first + dilation - 1) // dilation)
     return out
 
 
-cdef void places(const Work* job, const F* x, const F* weight, F* y, Py_ssize_t images) noexcept nogil:
-    """y of up to a tile's rows of images, place by place"""
-    cdef const Conv* g = job.g
-    cdef Py_ssize_t n = lanes(g, sizeof(F)), count = g.c // g.groups, filters = g.f // g.groups
-    cdef Py_ssize_t i, first, oy, ox, r, image, inner, length
-    cdef bint whole, narrow = thin(g, sizeof(F))
+cdef void across_images(const Plan* plan, const F[:, :, :, ::1] x, const F[:, :, :, ::1] packed,
+                        F[:, :, :, ::1] y) noexcept nogil:
+    """y[n, oy, ox] = sum of what the place sees @ weight, for as many images as a tile has places, or fewer"""
+    cdef const Conv* g = &plan.g
+    cdef Tile t = tile_of(g, sizeof(F))
+    cdef Py_ssize_t i, group, first, oy, ox, r, image, inner, length, kernel = t.count * t.lanes
     cdef Taps down, right
-    cdef const F* at
     cdef const F* seen[MOST_ROWS]
     cdef F* out[MOST_ROWS]
-    for i in range(g.groups):
-        first = 0
-        while first < filters:
-            for oy in range(g.oh):
-                down = taps_at(oy * g.sh - g.top, g.kh, g.dh, job.spread_h, g.h)
-                for ox in range(g.ow):
-                    right = taps_at(ox * g.sw - g.left, g.kw, g.dw, job.spread_w, g.w)
-                    for r in range(tile_rows(g, sizeof(F))):    # images beyond the last are seen as the last, and not written
-                        image = min(r, images - 1)
-                        seen[r] = x + ((image * g.h + down.first) * g.w + right.first) * g.c + i * count
-                        out[r] = y + ((image * g.oh + oy) * g.ow + ox) * g.f + i * filters + first
-                    at = weight + (down.kernel_first * g.kw + right.kernel_first) * count * n
-                    whole = right.step == 1 and right.kernel_step == 1 and g.groups == 1
-                    inner, length = (min(right.count, <Py_ssize_t> 1), right.count * count) if whole else (right.count, count)
-                    if F is float:
-                        tile_float(narrow, seen, down.count, down.step * g.w * g.c, inner, right.step * g.c, length, at,
-                                   down.kernel_step * g.kw * count * n, right.kernel_step * count * n, out, images,
-                                   min(n, filters - first))
-                    else:
-                        tile_double(narrow, seen, down.count, down.step * g.w * g.c, inner, right.step * g.c, length, at,
-                                    down.kernel_step * g.kw * count * n, right.kernel_step * count * n, out, images,
-                                    min(n, filters - first))
-            weight += g.kh * g.kw * count * n
-            first += n
+    for i in range(packed.shape[0]):
+        group, first = i // t.tiles, i % t.tiles * t.lanes
+        for oy in range(g.oh):
+            down = taps_at(oy * g.sh - g.top, g.kh, g.dh, plan.input_dh, g.h)
+            for ox in range(g.ow):
+                right = taps_at(ox * g.sw - g.left, g.kw, g.dw, plan.input_dw, g.w)
+                for r in range(t.places):               # images beyond the last are seen as the last, and not written
+                    image = min(r, x.shape[0] - 1)
+                    seen[r] = &x[image, down.first, right.first, group * t.count]
+                    out[r] = &y[image, oy, ox, group * t.filters + first]
+                inner, length = right.count, t.count
+                if right.step == 1 and right.kernel_step == 1 and g.groups == 1:
+                    inner, length = min(right.count, <Py_ssize_t> 1), right.count * t.count     # one run of elements
+                tile(&t, seen, down.count, down.step * g.w * g.c, inner, right.step * g.c, length,
+                     &packed[i, down.kernel_first * g.kw + right.kernel_first, 0, 0], down.kernel_step * g.kw * kernel,
+                     right.kernel_step * kernel, out, x.shape[0], min(t.lanes, t.filters - first))
 
 
-cdef void direct_band(const Work* job, Py_ssize_t b, F* staged) noexcept nogil:
-    cdef const Conv* g = job.g
-    cdef Py_ssize_t n = b // job.bands, oy = b % job.bands * job.rows, rows = min(job.rows, g.oh - oy)
-    cdef const F* x = <const F*> job.x + n * g.h * g.w * g.c
-    cdef F* y = <F*> job.y + (n * g.oh + oy) * g.ow * g.f
-    if job.size:
-        padded_band(g, x, oy * g.sh, seen_rows(g, rows), staged)
-        band(g, staged, seen_columns(g), <const F*> job.packed, y, rows)
+# ---- Threads ------------------------------------------------------------------------------------------------------
+
+cdef struct Work:               # what the tasks of a call share
+    const Plan* plan
+    char* x
+    char* y
+    char* scratch               # for the padded band of every thread
+    char* packed                # the weights in tiles
+
+
+cdef inline F[:, :, :, ::1] in_tiles(const Conv* g, F* packed) noexcept nogil:
+    cdef Tile t = tile_of(g, sizeof(F))
+    return images(packed, g.groups * t.tiles, g.kh * g.kw, t.count, t.lanes)
+
+
+cdef void band_task(const Work* job, Py_ssize_t b, F* scratch) noexcept nogil:
+    """A band of rows of the result, or the whole result of some images"""
+    cdef const Plan* plan = job.plan
+    cdef const Conv* g = &plan.g
+    cdef F[:, :, :, ::1] x = images(<F*> job.x, g.n, g.h, g.w, g.c), y = images(<F*> job.y, g.n, g.oh, g.ow, g.f)
+    cdef F[:, :, :, ::1] packed = in_tiles(g, <F*> job.packed)
+    cdef F[:, :, ::1] padded
+    cdef Py_ssize_t bands = (g.oh + plan.rows - 1) // plan.rows, n = b // bands, oy = b % bands * plan.rows, first
+    cdef Py_ssize_t rows = min(plan.rows, g.oh - oy)
+    if many_small(g, sizeof(F)):
+        first = b * tile_of(g, sizeof(F)).places
+        rows = min(tile_of(g, sizeof(F)).places, g.n - first)
+        across_images(plan, x[first:first + rows], packed, y[first:first + rows])
+    elif plan.thread_elements:
+        padded = matrices(scratch, seen_rows(g, rows), seen_columns(g), g.c)
+        pad(g, x[n], oy * g.sh, padded)
+        band(g, padded, packed, y[n, oy:oy + rows])
     else:
-        band(g, x + oy * g.sh * g.w * g.c, g.w, <const F*> job.packed, y, rows)
+        band(g, x[n, oy * g.sh:], packed, y[n, oy:oy + rows])
 
 
 cdef void one_band(const void* given, Py_ssize_t b, int thread) noexcept nogil:
     cdef const Work* job = <const Work*> given
-    if job.dtype == FLOAT32:
-        direct_band(job, b, <float*> job.staged + thread * job.size)
+    if job.plan.dtype == FLOAT32:
+        band_task(job, b, <float*> job.scratch + thread * job.plan.thread_elements)
     else:
-        direct_band(job, b, <double*> job.staged + thread * job.size)
+        band_task(job, b, <double*> job.scratch + thread * job.plan.thread_elements)
 
 
-cdef void group_of(const Work* job, Py_ssize_t b, const F* x, const F* weight, F* y) noexcept nogil:
-    cdef const Conv* g = job.g
-    cdef Py_ssize_t tall = tile_rows(g, sizeof(F)), first = b * tall
-    places(job, x + first * g.h * g.w * g.c, weight, y + first * g.oh * g.ow * g.f, min(tall, g.n - first))
+cdef void pack_weights(const Plan* plan, F* weight, F* packed) noexcept nogil:
+    cdef const Conv* g = &plan.g
+    cdef Py_ssize_t inputs = g.c // g.groups, outputs = g.f
+    if plan.adjoint:
+        inputs, outputs = g.f // g.groups, g.c
+    pack(g, plan.adjoint, matrices(weight, g.kh * g.kw, inputs, outputs), in_tiles(g, packed))
 
 
-cdef void one_group(const void* given, Py_ssize_t b, int thread) noexcept nogil:
-    cdef const Work* job = <const Work*> given
-    if job.dtype == FLOAT32:
-        group_of(job, b, <const float*> job.x, <const float*> job.packed, <float*> job.y)
-    else:
-        group_of(job, b, <const double*> job.x, <const double*> job.packed, <double*> job.y)
-
-
-cdef void direct(int dtype, const Conv* g, bint swap, Py_ssize_t spread_h, Py_ssize_t spread_w, char* x, char* weight, char* y,
-                 char* scratch, int threads) noexcept nogil:
-    """y = conv2d(x, weight); swap: with the kernel turned around and its channels and filters changed, see `swapped`. Zeros between
-    the places of x need many small images and no dilation."""
-    cdef int item = 4 if dtype == FLOAT32 else 8
+cdef void direct(const Plan* plan, char* x, char* weight, char* y, char* scratch, int threads) noexcept nogil:
+    """y = conv2d(x, weight), or its adjoint. Zeros between the places of x need many small images and no dilation."""
     cdef Work job
-    job.g, job.dtype, job.spread_h, job.spread_w, job.x, job.y, job.staged = g, dtype, spread_h, spread_w, x, y, scratch
-    job.rows = band_rows(g, item, BAND_BYTES)
-    job.bands = (g.oh + job.rows - 1) // job.rows
-    job.size = band_size(g, item)
-    job.packed = scratch + threads * job.size * item
-    if dtype == FLOAT32:
-        pack(g, swap, <const float*> weight, <float*> job.packed)
+    job.plan, job.x, job.y, job.scratch = plan, x, y, scratch
+    job.packed = scratch + threads * plan.thread_elements * (4 if plan.dtype == FLOAT32 else 8)
+    if plan.dtype == FLOAT32:
+        pack_weights(plan, <float*> weight, <float*> job.packed)
     else:
-        pack(g, swap, <const double*> weight, <double*> job.packed)
-    if across(g, item):
-        share(one_group, &job, (g.n + tile_rows(g, item) - 1) // tile_rows(g, item), threads)
-    else:
-        share(one_band, &job, g.n * job.bands, threads)
+        pack_weights(plan, <double*> weight, <double*> job.packed)
+    share(one_band, &job, plan.tasks, threads)
 
 
 # ---- The gradient of the weights ----------------------------------------------------------------------------------
 
-cdef void weight_band(const Conv* g, const F* x, Py_ssize_t width, const F* y, Py_ssize_t room, Py_ssize_t rows, F* staged,
-                      F* weight) noexcept nogil:
-    """weight += products of y, rows of the result, and what is under them; x is `width` columns wide, y ends after `room`"""
-    cdef Py_ssize_t n = lanes(g, sizeof(F)), count = g.c // g.groups, filters = g.f // g.groups, k = g.kh * g.kw * count
-    cdef Py_ssize_t i, first, r, taken, stride, kept, j, u, v, c, tall = tile_rows(g, sizeof(F))
-    cdef bint narrow = thin(g, sizeof(F))
+cdef void weight_band(const Conv* g, const F[:, :, ::1] x, const F[:, :, ::1] y, Py_ssize_t to_end, F* scratch,
+                      F[:, :, :, ::1] weight) noexcept nogil:
+    """weight[u, v, c, f] += sum of x[oy sh + u dh, ox sw + v dw, c] y[oy, ox, f] over rows of the result; to_end: elements from
+    the first of y to the end of the whole array"""
+    cdef Tile t = tile_of(g, sizeof(F))
+    cdef Py_ssize_t total = y.shape[0] * g.ow, k = g.kh * g.kw * t.count, row = x.shape[1] * g.c
+    cdef Py_ssize_t i, group, first, r, taken, stride, kept, j, u, v, c
     cdef Py_ssize_t at[MOST_ROWS]
     cdef const F* grad
     cdef F* out[MOST_ROWS]
-    for i in range(g.groups):
-        first = 0
-        while first < filters:
-            grad, stride, kept = y + i * filters + first, g.f, min(n, filters - first)
-            if (rows * g.ow - 1) * g.f + i * filters + first + n > room:        # a tile reads whole vectors
-                memset(staged, 0, rows * g.ow * n * sizeof(F))
-                for r in range(rows * g.ow):
-                    memcpy(staged + r * n, grad + r * g.f, kept * sizeof(F))
-                grad, stride = staged, n
-            j = u = v = c = 0
-            while j < k:
-                taken = min(tall, k - j)
-                for r in range(tall):                   # rows beyond the last are those of the last, and not written
-                    at[r] = (u * g.dh * width + v * g.dw) * g.c + i * count + c
-                    out[r] = weight + ((u * g.kw + v) * count + c) * g.f + i * filters + first
-                    if j + r + 1 < k:
-                        c += 1
-                        if c == count:
-                            c, v = 0, v + 1
-                            if v == g.kw:
-                                v, u = 0, u + 1
-                if F is float:
-                    outer_float(narrow, x, at, rows, g.sh * width * g.c, g.ow, g.sw * g.c, grad, stride, out, taken, kept)
-                else:
-                    outer_double(narrow, x, at, rows, g.sh * width * g.c, g.ow, g.sw * g.c, grad, stride, out, taken, kept)
-                j += taken
-            first += n
+    for i in range(g.groups * t.tiles):
+        group, first = i // t.tiles, i % t.tiles * t.lanes
+        grad, stride, kept = &y[0, 0, group * t.filters + first], g.f, min(t.lanes, t.filters - first)
+        if (total - 1) * g.f + group * t.filters + first + t.lanes > to_end:      # a tile reads whole vectors
+            memset(scratch, 0, total * t.lanes * sizeof(F))
+            for r in range(total):
+                memcpy(scratch + r * t.lanes, grad + r * g.f, kept * sizeof(F))
+            grad, stride = scratch, t.lanes
+        j = u = v = c = 0
+        while j < k:
+            taken = min(t.places, k - j)
+            for r in range(t.places):                   # rows beyond the last are those of the last, and not written
+                at[r] = &x[u * g.dh, v * g.dw, group * t.count + c] - &x[0, 0, 0]
+                out[r] = &weight[u, v, c, group * t.filters + first]
+                if j + r + 1 < k:
+                    c += 1
+                    if c == t.count:
+                        c, v = 0, v + 1
+                        if v == g.kw:
+                            v, u = 0, u + 1
+            if F is float:
+                outer_float(t.thin, &x[0, 0, 0], at, y.shape[0], g.sh * row, g.ow, g.sw * g.c, grad, stride, out, taken, kept)
+            else:
+                outer_double(t.thin, &x[0, 0, 0], at, y.shape[0], g.sh * row, g.ow, g.sw * g.c, grad, stride, out, taken, kept)
+            j += taken
+
+
+cdef Py_ssize_t part_padded(const Conv* g, int itemsize) noexcept nogil:
+    """Elements of a padded band of `weight_part`, 0 where images are read where they lie"""
+    return 0 if unpadded(g) else seen_rows(g, rows_within(g, itemsize, PART_BYTES)) * seen_columns(g) * g.c
 
 
 cdef Py_ssize_t part_elements(const Conv* g, int itemsize) noexcept nogil:
     """Elements of the memory that `weight_part` asks of its caller"""
-    cdef Py_ssize_t rows = band_rows(g, itemsize, PART_BYTES)
-    cdef Py_ssize_t image = 0 if unpadded(g) else seen_rows(g, rows) * seen_columns(g) * g.c
-    return image + rows * g.ow * lanes(g, itemsize)
+    return part_padded(g, itemsize) + rows_within(g, itemsize, PART_BYTES) * g.ow * tile_of(g, itemsize).lanes
 
 
-cdef void weight_part_as(const Conv* g, const F* x, const F* y, F* weight, Py_ssize_t part, Py_ssize_t parts,
-                         F* scratch) noexcept nogil:
-    cdef Py_ssize_t rows = band_rows(g, sizeof(F), PART_BYTES), bands = (g.oh + rows - 1) // rows, b, n, oy, here
-    cdef Py_ssize_t total = g.n * g.oh * g.ow * g.f, at
-    cdef Py_ssize_t size = 0 if unpadded(g) else seen_rows(g, rows) * seen_columns(g) * g.c
+cdef void weight_part(const Conv* g, const F[:, :, :, ::1] x, const F[:, :, :, ::1] y, Py_ssize_t part, Py_ssize_t parts,
+                      F[:, :, :, ::1] weight, F* scratch) noexcept nogil:
+    """weight += the share of one part of the bands, out of `parts`"""
+    cdef Py_ssize_t rows = rows_within(g, sizeof(F), PART_BYTES), bands = (g.oh + rows - 1) // rows, b, n, oy, last, to_end
+    cdef Py_ssize_t size = part_padded(g, sizeof(F))
+    cdef F[:, :, ::1] padded
     for b in range(part * (g.n * bands) // parts, (part + 1) * (g.n * bands) // parts):
         n, oy = b // bands, b % bands * rows
-        here, at = min(rows, g.oh - oy), (n * g.oh + oy) * g.ow * g.f
+        last = min(oy + rows, g.oh)
+        to_end = ((g.n - n) * g.oh - oy) * g.ow * g.f
         if size:
-            padded_band(g, x + n * g.h * g.w * g.c, oy * g.sh, seen_rows(g, here), scratch)
-            weight_band(g, scratch, seen_columns(g), y + at, total - at, here, scratch + size, weight)
+            padded = matrices(scratch, seen_rows(g, last - oy), seen_columns(g), g.c)
+            pad(g, x[n], oy * g.sh, padded)
+            weight_band(g, padded, y[n, oy:last], to_end, scratch + size, weight)
         else:
-            weight_band(g, x + (n * g.h + oy * g.sh) * g.w * g.c, g.w, y + at, total - at, here, scratch, weight)
-
-
-cdef void weight_part(int dtype, const Conv* g, char* x, char* y, char* weight, Py_ssize_t part, Py_ssize_t parts,
-                      char* scratch) noexcept nogil:
-    """weight += the share of one part of the bands, out of `parts`"""
-    if dtype == FLOAT32:
-        weight_part_as(g, <float*> x, <float*> y, <float*> weight, part, parts, <float*> scratch)
-    else:
-        weight_part_as(g, <double*> x, <double*> y, <double*> weight, part, parts, <double*> scratch)
+            weight_band(g, x[n, oy * g.sh:], y[n, oy:last], to_end, scratch, weight)

@@ -3,15 +3,21 @@
 from libc.math cimport ceil, ceilf, fabs, fabsf, floor, floorf, fmod, fmodf, pow, powf, rint, rintf, sqrt, sqrtf, trunc, truncf
 from libc.string cimport memcpy
 
-from needle_ndarray.kernels.strided cimport gather
 from needle_ndarray.kernels.vector_math cimport grad_chunk, math_chunk
 from needle_ndarray.kernels.views cimport (
-    BOOL, CHUNK, F, FLOAT32, FLOAT64, I, INT32, INT64, NO_LOOP, T, UINT8, View, boolean, int64, uint8
+    BOOL, F, FLOAT32, FLOAT64, I, INT32, INT64, NO_LOOP, T, UINT8, boolean, int64, uint8
 )
 from needle_ndarray.optable cimport *
 
 from needle_ndarray.backend import BINARY, UNARY
 from needle_ndarray.dtypes import DTYPES
+
+
+cdef extern from *:     # Loops are inlined however long they are: a step that is a constant is what makes vectors of them.
+    """
+    #undef CYTHON_INLINE
+    #define CYTHON_INLINE inline __attribute__((always_inline))
+    """
 
 
 # ---- One element --------------------------------------------------------------------------
@@ -131,112 +137,112 @@ cdef int predicate_loop(int op, const T* a, boolean* out, Py_ssize_t n) noexcept
     return 0
 
 
-cdef int binary_loop(int op, const T* a, const T* b, T* out, Py_ssize_t n) noexcept nogil:
-    """out = op(a, b), of the same dtype; NO_LOOP for an op that is not here"""
+cdef inline int binary_loop(int op, const T* a, const T* b, T* out, Py_ssize_t n, Py_ssize_t p, Py_ssize_t q) noexcept nogil:
+    """out = op(a, b), of the same dtype; NO_LOOP for an op that is not here. Steps p and q are 1, or 0: a single element"""
     cdef Py_ssize_t i
     if op == ADD:
         for i in range(n):
             if T is boolean:
-                out[i] = a[i] | b[i]
+                out[i] = a[p * i] | b[q * i]
             else:
-                out[i] = a[i] + b[i]
+                out[i] = a[p * i] + b[q * i]
     elif op == SUBTRACT:
         for i in range(n):
-            out[i] = a[i] - b[i]
+            out[i] = a[p * i] - b[q * i]
     elif op == MULTIPLY:
         for i in range(n):
-            out[i] = a[i] * b[i]
+            out[i] = a[p * i] * b[q * i]
     elif op == MAXIMUM:
         for i in range(n):
-            out[i] = a[i] if (a[i] >= b[i]) | (a[i] != a[i]) else b[i]
+            out[i] = a[p * i] if (a[p * i] >= b[q * i]) | (a[p * i] != a[p * i]) else b[q * i]
     elif op == MINIMUM:
         for i in range(n):
-            out[i] = a[i] if (a[i] <= b[i]) | (a[i] != a[i]) else b[i]
+            out[i] = a[p * i] if (a[p * i] <= b[q * i]) | (a[p * i] != a[p * i]) else b[q * i]
     elif op == RELU_GRAD:
         for i in range(n):
-            out[i] = a[i] if b[i] > 0 else 0
+            out[i] = a[p * i] if b[q * i] > 0 else 0
     elif T is float or T is double:
         if op == DIVIDE:
             for i in range(n):
-                out[i] = a[i] / b[i]
+                out[i] = a[p * i] / b[q * i]
         elif op == TANH_GRAD:
             for i in range(n):
-                out[i] = a[i] * ((1 - b[i]) * (1 + b[i]))       # 1 - b^2 would lose digits near 1
+                out[i] = a[p * i] * ((1 - b[q * i]) * (1 + b[q * i]))       # 1 - b^2 would lose digits near 1
         elif op == SIGMOID_GRAD:
             for i in range(n):
-                out[i] = a[i] * (b[i] * (1 - b[i]))
+                out[i] = a[p * i] * (b[q * i] * (1 - b[q * i]))
         elif op == FLOOR_DIVIDE:
             for i in range(n):
-                out[i] = floor_quotient(a[i], b[i])
+                out[i] = floor_quotient(a[p * i], b[q * i])
         elif op == REMAINDER:
             for i in range(n):
-                out[i] = remainder_of(a[i], b[i])
+                out[i] = remainder_of(a[p * i], b[q * i])
         elif op == POWER:
             for i in range(n):
-                out[i] = powf(a[i], b[i]) if T is float else pow(a[i], b[i])
+                out[i] = powf(a[p * i], b[q * i]) if T is float else pow(a[p * i], b[q * i])
         else:
-            return grad_chunk(op, a, b, out, n)
+            return grad_chunk(op, a, b, out, n, p, q)
     else:
         if op == FLOOR_DIVIDE:
             for i in range(n):
-                if b[i] == 0:
+                if b[q * i] == 0:
                     out[i] = 0
-                elif b[i] == -1:                        # the smallest integer over -1 would trap
-                    out[i] = -a[i]
+                elif b[q * i] == -1:                        # the smallest integer over -1 would trap
+                    out[i] = -a[p * i]
                 else:
-                    out[i] = a[i] // b[i] - ((a[i] % b[i] != 0) & ((a[i] < 0) != (b[i] < 0)))
+                    out[i] = a[p * i] // b[q * i] - ((a[p * i] % b[q * i] != 0) & ((a[p * i] < 0) != (b[q * i] < 0)))
         elif op == REMAINDER:
             for i in range(n):
-                if b[i] == 0 or b[i] == -1:
+                if b[q * i] == 0 or b[q * i] == -1:
                     out[i] = 0
                 else:
-                    out[i] = a[i] % b[i]
-                    if out[i] != 0 and (out[i] < 0) != (b[i] < 0):
-                        out[i] += b[i]
+                    out[i] = a[p * i] % b[q * i]
+                    if out[i] != 0 and (out[i] < 0) != (b[q * i] < 0):
+                        out[i] += b[q * i]
         elif op == POWER:
             for i in range(n):
-                out[i] = integer_power(a[i], b[i])
+                out[i] = integer_power(a[p * i], b[q * i])
         elif op == BITWISE_AND:
             for i in range(n):
-                out[i] = a[i] & b[i]
+                out[i] = a[p * i] & b[q * i]
         elif op == BITWISE_OR:
             for i in range(n):
-                out[i] = a[i] | b[i]
+                out[i] = a[p * i] | b[q * i]
         elif op == BITWISE_XOR:
             for i in range(n):
-                out[i] = a[i] ^ b[i]
+                out[i] = a[p * i] ^ b[q * i]
         else:
             return NO_LOOP
     return 0
 
 
-cdef int compare_loop(int op, const T* a, const T* b, boolean* out, Py_ssize_t n) noexcept nogil:
-    """out = op(a, b), a bool; NO_LOOP for an op that is not here"""
+cdef inline int compare_loop(int op, const T* a, const T* b, boolean* out, Py_ssize_t n, Py_ssize_t p, Py_ssize_t q) noexcept nogil:
+    """out = op(a, b), a bool; NO_LOOP for an op that is not here. Steps as above"""
     cdef Py_ssize_t i
     if op == EQUAL:
         for i in range(n):
-            out[i] = a[i] == b[i]
+            out[i] = a[p * i] == b[q * i]
     elif op == NOT_EQUAL or op == LOGICAL_XOR:
         for i in range(n):
-            out[i] = a[i] != b[i]
+            out[i] = a[p * i] != b[q * i]
     elif op == LESS:
         for i in range(n):
-            out[i] = a[i] < b[i]
+            out[i] = a[p * i] < b[q * i]
     elif op == LESS_EQUAL:
         for i in range(n):
-            out[i] = a[i] <= b[i]
+            out[i] = a[p * i] <= b[q * i]
     elif op == GREATER:
         for i in range(n):
-            out[i] = a[i] > b[i]
+            out[i] = a[p * i] > b[q * i]
     elif op == GREATER_EQUAL:
         for i in range(n):
-            out[i] = a[i] >= b[i]
+            out[i] = a[p * i] >= b[q * i]
     elif op == LOGICAL_AND:
         for i in range(n):
-            out[i] = (a[i] != 0) & (b[i] != 0)
+            out[i] = (a[p * i] != 0) & (b[q * i] != 0)
     elif op == LOGICAL_OR:
         for i in range(n):
-            out[i] = (a[i] != 0) | (b[i] != 0)
+            out[i] = (a[p * i] != 0) | (b[q * i] != 0)
     else:
         return NO_LOOP
     return 0
@@ -265,8 +271,22 @@ cdef int unary_of(int op, const T* a, char* out, Py_ssize_t n) noexcept nogil:
     return predicate_loop(op, a, <boolean*> out, n) if is_predicate(op) else unary_loop(op, a, <T*> out, n)
 
 
-cdef int binary_of(int op, const T* a, const T* b, char* out, Py_ssize_t n) noexcept nogil:
-    return compare_loop(op, a, b, <boolean*> out, n) if is_comparison(op) else binary_loop(op, a, b, <T*> out, n)
+cdef inline int binary_steps(int op, const T* a, const T* b, char* out, Py_ssize_t n, Py_ssize_t p, Py_ssize_t q) noexcept nogil:
+    if is_comparison(op):
+        return compare_loop(op, a, b, <boolean*> out, n, p, q)
+    return binary_loop(op, a, b, <T*> out, n, p, q)
+
+
+cdef int binary_of(int op, const T* a, const T* b, char* out, Py_ssize_t n, bint p, bint q) noexcept nogil:
+    """The steps as constants: compilers make vectors of loops whose steps they know."""
+    cdef T one
+    if not p:
+        one = a[0]
+        return binary_steps(op, &one, b, out, n, 0, 1)
+    if not q:
+        one = b[0]
+        return binary_steps(op, a, &one, out, n, 1, 0)
+    return binary_steps(op, a, b, out, n, 1, 1)
 
 
 cdef int unary(int op, int dtype, const char* a, char* out, Py_ssize_t n) noexcept nogil:
@@ -284,19 +304,19 @@ cdef int unary(int op, int dtype, const char* a, char* out, Py_ssize_t n) noexce
     return unary_of(op, <const boolean*> a, out, n)
 
 
-cdef int binary(int op, int dtype, const char* a, const char* b, char* out, Py_ssize_t n) noexcept nogil:
-    """out = op(a, b), contiguous; a and b are of the given dtype. 0, or NO_LOOP as above."""
+cdef int binary(int op, int dtype, const char* a, const char* b, char* out, Py_ssize_t n, bint p, bint q) noexcept nogil:
+    """out = op(a, b), both of the given dtype; contiguous (p, q), or one of them a single element. 0, or NO_LOOP as above."""
     if dtype == FLOAT32:
-        return binary_of(op, <const float*> a, <const float*> b, out, n)
+        return binary_of(op, <const float*> a, <const float*> b, out, n, p, q)
     if dtype == FLOAT64:
-        return binary_of(op, <const double*> a, <const double*> b, out, n)
+        return binary_of(op, <const double*> a, <const double*> b, out, n, p, q)
     if dtype == INT32:
-        return binary_of(op, <const int*> a, <const int*> b, out, n)
+        return binary_of(op, <const int*> a, <const int*> b, out, n, p, q)
     if dtype == INT64:
-        return binary_of(op, <const int64*> a, <const int64*> b, out, n)
+        return binary_of(op, <const int64*> a, <const int64*> b, out, n, p, q)
     if dtype == UINT8:
-        return binary_of(op, <const uint8*> a, <const uint8*> b, out, n)
-    return binary_of(op, <const boolean*> a, <const boolean*> b, out, n)
+        return binary_of(op, <const uint8*> a, <const uint8*> b, out, n, p, q)
+    return binary_of(op, <const boolean*> a, <const boolean*> b, out, n, p, q)
 
 
 def check_table(ops, bint binary_ops):
@@ -305,7 +325,7 @@ def check_table(ops, bint binary_ops):
     cdef char* at = <char*> nothing
     for op in ops.values():
         for dtype in {code for code in op.compute_dtype if code >= 0}:
-            status = binary(op.code, dtype, at, at, at, 0) if binary_ops else unary(op.code, dtype, at, at, 0)
+            status = binary(op.code, dtype, at, at, at, 0, True, True) if binary_ops else unary(op.code, dtype, at, at, 0)
             to_bool = is_comparison(op.code) if binary_ops else is_predicate(op.code)
             if status != 0 or to_bool != (op.result == "bool"):
                 raise NotImplementedError(f"cpu backend: {op.name} of {DTYPES[dtype]}: no loop in kernels/ewise.pyx")
@@ -313,23 +333,6 @@ def check_table(ops, bint binary_ops):
 
 check_table(UNARY, False)
 check_table(BINARY, True)
-
-
-cdef void binary_constant(int op, int dtype, const char* a, const char* b, bint left, char* out, Py_ssize_t n) noexcept nogil:
-    """out = op(a, b), contiguous but for one operand (`left`: the first) that is a single element"""
-    cdef char staged[CHUNK * 8]
-    cdef Py_ssize_t item = itemsize(dtype), out_item = 1 if is_comparison(op) else item, start = 0, length
-    cdef View one
-    one.data, one.itemsize, one.ndim = <char*> (a if left else b), item, 1
-    one.shape[0], one.strides[0] = CHUNK, 0
-    gather(&one, 0, min(<Py_ssize_t> CHUNK, n), staged)
-    while start < n:
-        length = min(<Py_ssize_t> CHUNK, n - start)
-        if left:
-            binary(op, dtype, staged, b + start * item, out + start * out_item, length)
-        else:
-            binary(op, dtype, a + start * item, staged, out + start * out_item, length)
-        start += length
 
 
 cdef void where(const char* condition, int dtype, const char* a, const char* b, char* out, Py_ssize_t n) noexcept nogil:

@@ -29,11 +29,11 @@ NEEDLE_INLINE needle_vec_double needle_series_double(needle_vec_double r)
  * bits that whole multiples of it are exact; log(2) = log2 + log2_low. */
 typedef struct {
     double lowest, normal, round, log2, log2_low;
-    int bias, mantissa;
+    int mantissa;
 } needle_format;
-static const needle_format needle_format_float = {-104, -87, 12582912, 0.693359375, -2.12194440e-4, 127, 23};
+static const needle_format needle_format_float = {-104, -87, 12582912, 0.693359375, -2.12194440e-4, 23};
 static const needle_format needle_format_double = {-746, -708, 6755399441055744, 6.93145751953125e-1, 1.42860682030941723212e-6,
-                                                   1023, 52};
+                                                   52};
 
 #include "as_float.h"
 #include "exponential.h"
@@ -52,37 +52,40 @@ NEEDLE_INLINE vec FN(reduce)(vec x, mask *k)
     return FN(fma)(whole, zero - (T) f.log2_low, FN(fma)(whole, zero - (T) f.log2, x));
 }
 
-/* 2^k, k no less than the smallest exponent */
-NEEDLE_INLINE vec FN(power_of_2)(mask k) { return (vec) ((k + FN(format).bias) << FN(format).mantissa); }
+/* 2^k for k from the smallest exponent on, in the last bits of round + k: the others are shifted out */
+NEEDLE_INLINE vec FN(power_of_2)(mask k)
+{
+    vec zero = {0};
+    return (vec) ((k << FN(format).mantissa) + (mask) (zero + 1));
+}
 
-/* e^x for x <= 0; 2^k in two halves, for results that are tiny */
+/* e^x for x <= 0, tiny results too: those need an instruction of their own, or 2^k in two halves */
 NEEDLE_INLINE vec FN(exp)(vec x)
 {
-    vec zero = {0}, r;
-    mask k, half;
-    r = FN(reduce)(FN(larger)(zero + (T) FN(format).lowest, x), &k);
-    k -= (mask) (zero + (T) FN(format).round);
-    half = k >> 1;
-    return (FN(series)(r) + 1) * FN(power_of_2)(half) * FN(power_of_2)(k - half);
+    vec zero = {0}, e;
+    mask k;
+    e = FN(series)(FN(reduce)(FN(larger)(zero + (T) FN(format).lowest, x), &k)) + 1;
+#if defined(__AVX512F__)
+    return X86(scalef)(e, (vec) k - (T) FN(format).round);
+#else
+    return e * FN(power_of_2)(k >> 1) * FN(power_of_2)(k - (k >> 1));
+#endif
 }
 
 /* the same with 0 in place of results that are not normal numbers: for sums, in two thirds of the time */
 NEEDLE_INLINE vec FN(exp_normal)(vec x)
 {
-    vec zero = {0}, r;
     mask k;
-    r = FN(reduce)(x, &k);
-    r = (FN(series)(r) + 1) * (vec) ((k << FN(format).mantissa) + (mask) (zero + 1));
+    vec r = FN(reduce)(x, &k);
+    r = (FN(series)(r) + 1) * FN(power_of_2)(k);
     return (vec) (~(x < (T) FN(format).normal) & (mask) r);
 }
 
 /* e^x - 1 for 0 <= x < 80, accurate near 0 */
 NEEDLE_INLINE vec FN(expm1)(vec x)
 {
-    vec zero = {0}, r, power;
     mask k;
-    r = FN(reduce)(x, &k);
-    power = FN(power_of_2)(k - (mask) (zero + (T) FN(format).round));
+    vec r = FN(reduce)(x, &k), power = FN(power_of_2)(k);
     return FN(fma)(power, FN(series)(r), power - 1);
 }
 

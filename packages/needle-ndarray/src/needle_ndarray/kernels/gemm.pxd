@@ -1,3 +1,5 @@
+from needle_ndarray.kernels.views cimport FLOAT32, FLOAT64, F
+
 cdef extern from "gemm.h" nogil:
     enum:
         ROWS "NEEDLE_ROWS"
@@ -50,3 +52,30 @@ cdef inline void product(const Blas* blas, int dtype, Py_ssize_t m, Py_ssize_t k
     if not add:
         g.base.data = NULL
     gemm(blas, dtype, &g)
+
+
+# ---- Products of memoryviews, whose sizes they tell --------------------------------------------------------------------------
+
+cdef inline Matrix strided(const F[:, ::1] a) noexcept nogil:
+    """The matrix by its strides, which transposed() swaps"""
+    return row_major(&a[0, 0], a.strides[0] // <Py_ssize_t> sizeof(F))
+
+
+cdef inline void multiply(const Blas* blas, double alpha, const F[:, ::1] a, const F[:, ::1] b, F[:, ::1] out) noexcept nogil:
+    """out = alpha a b"""
+    product(blas, FLOAT32 if F is float else FLOAT64, a.shape[0], a.shape[1], b.shape[1], alpha, strided(a), strided(b), False,
+            strided(out))
+
+
+cdef inline void multiply_transposed(const Blas* blas, double alpha, const F[:, ::1] a, const F[:, ::1] b,
+                                     F[:, ::1] out) noexcept nogil:
+    """out = alpha a b^T"""
+    product(blas, FLOAT32 if F is float else FLOAT64, a.shape[0], a.shape[1], b.shape[0], alpha, strided(a),
+            transposed(strided(b)), False, strided(out))
+
+
+cdef inline void add_transposed_product(const Blas* blas, double alpha, const F[:, ::1] a, const F[:, ::1] b,
+                                        F[:, ::1] out) noexcept nogil:
+    """out = out + alpha a^T b"""
+    product(blas, FLOAT32 if F is float else FLOAT64, a.shape[1], a.shape[0], b.shape[1], alpha, transposed(strided(a)),
+            strided(b), True, strided(out))

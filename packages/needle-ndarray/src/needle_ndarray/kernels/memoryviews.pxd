@@ -4,9 +4,10 @@
 # them and two slices cost 8 ns together. Who makes one answers for the memory; a build with bounds checks holds every access to the
 # sizes given here. Strides count elements.
 
-from needle_ndarray.kernels.views cimport F
+from needle_ndarray.kernels.views cimport F, boolean
 
 cdef extern from "memoryviews.h" nogil:
+    boolean[::1] booleans "NEEDLE_1D"(boolean* data, Py_ssize_t n)
     float[::1] vector_of_floats "NEEDLE_1D"(float* data, Py_ssize_t n)
     double[::1] vector_of_doubles "NEEDLE_1D"(double* data, Py_ssize_t n)
     float[:, ::1] matrix_of_floats "NEEDLE_2D"(float* data, Py_ssize_t m, Py_ssize_t n, Py_ssize_t row_stride)
@@ -25,7 +26,10 @@ cdef inline F[::1] vector(F* data, Py_ssize_t n) noexcept nogil:
 
 
 cdef inline F[:, ::1] matrix(F* data, Py_ssize_t rows, Py_ssize_t columns) noexcept nogil:
-    return rows_apart(data, rows, columns, columns)
+    if F is float:
+        return matrix_of_floats(data, rows, columns, columns)
+    else:
+        return matrix_of_doubles(data, rows, columns, columns)
 
 
 cdef inline F[:, ::1] rows_apart(F* data, Py_ssize_t rows, Py_ssize_t columns, Py_ssize_t row_stride) noexcept nogil:

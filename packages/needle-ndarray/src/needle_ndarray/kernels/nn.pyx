@@ -4,43 +4,14 @@ from libc.math cimport INFINITY, log
 from libc.stdlib cimport free, malloc
 
 from needle_ndarray.kernels.memoryviews cimport vector
-from needle_ndarray.kernels.rows cimport room_for, rows_of
+from needle_ndarray.kernels.rows cimport rows_of, target_for
+from needle_ndarray.kernels.softmax cimport exponentials, largest, sum_of_exponentials
 from needle_ndarray.kernels.strided cimport contiguous, gather, scatter
 from needle_ndarray.kernels.views cimport FLOAT32, F, View, int64
 from needle_ndarray.threads cimport Task, share
 
-cdef extern from "softmax.h" nogil:
-    float needle_largest_float(const float* x, Py_ssize_t n) noexcept
-    double needle_largest_double(const double* x, Py_ssize_t n) noexcept
-    double needle_exps_float(bint subnormal, const float* x, Py_ssize_t n, float shift, float* out) noexcept
-    double needle_exps_double(bint subnormal, const double* x, Py_ssize_t n, double shift, double* out) noexcept
-
 
 # ---- Rows ------------------------------------------------------------------------------------
-
-cdef inline F largest(const F[::1] a) noexcept nogil:
-    """The largest of a row that is not empty; NaNs do not count"""
-    if F is float:
-        return needle_largest_float(&a[0], a.shape[0])
-    else:
-        return needle_largest_double(&a[0], a.shape[0])
-
-
-cdef inline double sum_of_exponentials(const F[::1] a, F shift) noexcept nogil:
-    """The sum of e^(a - shift), without those that are no normal numbers"""
-    if F is float:
-        return needle_exps_float(False, &a[0], a.shape[0], shift, NULL)
-    else:
-        return needle_exps_double(False, &a[0], a.shape[0], shift, NULL)
-
-
-cdef inline double exponentials(bint subnormal, const F[::1] a, F shift, F[::1] out) noexcept nogil:
-    """out = e^(a - shift), 0 for what is no normal number unless `subnormal`; their sum"""
-    if F is float:
-        return needle_exps_float(subnormal, &a[0], a.shape[0], shift, &out[0])
-    else:
-        return needle_exps_double(subnormal, &a[0], a.shape[0], shift, &out[0])
-
 
 cdef void softmax_row(const F[::1] a, F[::1] out) noexcept nogil:
     """out = e^(a - max) / sum e^(a - max)"""
@@ -98,12 +69,12 @@ cdef struct Rows:               # a call: what its tasks read and write
     bint flat, out_flat
     Py_ssize_t n, out_n         # elements of a row
     char* staged
-    Py_ssize_t room             # bytes of it for each thread
+    Py_ssize_t scratch           # bytes of it for each thread
     int outside                 # a label is
 
 
 cdef void softmax_at(const Rows* job, Py_ssize_t i, F* staged) noexcept nogil:
-    cdef F* target = room_for(job.out, job.out_flat, i * job.out_n, staged + job.n)
+    cdef F* target = target_for(job.out, job.out_flat, i * job.out_n, staged + job.n)
     cdef const F[::1] a = vector(rows_of(job.a, job.flat, i * job.n, job.n, staged), job.n)
     cdef F[::1] out = vector(target, job.out_n)
     if job.op == SOFTMAX:
@@ -118,7 +89,7 @@ cdef void softmax_at(const Rows* job, Py_ssize_t i, F* staged) noexcept nogil:
 
 cdef void one_softmax(const void* given, Py_ssize_t i, int thread) noexcept nogil:
     cdef const Rows* job = <const Rows*> given
-    cdef char* staged = job.staged + thread * job.room
+    cdef char* staged = job.staged + thread * job.scratch
     if job.a.dtype == FLOAT32:
         softmax_at(job, i, <float*> staged)
     else:
@@ -126,12 +97,12 @@ cdef void one_softmax(const void* given, Py_ssize_t i, int thread) noexcept nogi
 
 
 cdef int run_rows(Rows* job, Task task, Py_ssize_t elements, int threads) noexcept nogil:
-    """A task for every row, with room for so many elements"""
+    """A task for every row, with scratch memory for so many elements"""
     job.n = job.a.shape[job.a.ndim - 1]
     job.out_n = job.n if job.out.ndim == job.a.ndim else 1
     job.flat, job.out_flat, job.outside = contiguous(job.a), contiguous(job.out), 0
-    job.room = elements * job.a.itemsize
-    job.staged = <char*> malloc(max(threads * job.room, <Py_ssize_t> 1))        # NULL is no answer for no bytes
+    job.scratch = elements * job.a.itemsize
+    job.staged = <char*> malloc(max(threads * job.scratch, <Py_ssize_t> 1))        # NULL is no answer for no bytes
     if job.staged is NULL:
         return -1
     share(task, job, job.a.size // job.n if job.n else 0, threads)
@@ -150,7 +121,7 @@ cdef int softmax_views(int op, View* a, View* out, int threads) noexcept nogil:
 
 cdef void cross_entropy_at(Rows* job, Py_ssize_t i, F* staged) noexcept nogil:
     """Row i, its loss or its gradient; a row whose label is out of range is left alone"""
-    cdef F* target = room_for(job.out, job.out_flat, i * job.out_n, staged + job.n)
+    cdef F* target = target_for(job.out, job.out_flat, i * job.out_n, staged + job.n)
     cdef F[::1] out = vector(target, job.out_n)
     cdef const F[::1] a
     cdef F grad
@@ -171,7 +142,7 @@ cdef void cross_entropy_at(Rows* job, Py_ssize_t i, F* staged) noexcept nogil:
 
 cdef void one_cross_entropy(const void* given, Py_ssize_t i, int thread) noexcept nogil:
     cdef Rows* job = <Rows*> given
-    cdef char* staged = job.staged + thread * job.room
+    cdef char* staged = job.staged + thread * job.scratch
     if job.a.dtype == FLOAT32:
         cross_entropy_at(job, i, <float*> staged)
     else:

@@ -1,14 +1,16 @@
-/* Layer norm of a few rows at a time: what one row waits for (a sum, a root, a division) is hidden behind the others. */
+/* What layer norm asks of a row: plain loops that `omp simd` makes vectors of. Cython cannot ask for them: there GCC unrolls the
+ * lanes before it looks for vectors (sums of a row of 64 in 1.3 to 3 times the time), and checks six arrays for overlap (0.8 of the
+ * speed of the derivative). Functions that keep lanes in registers are not inlined: elsewhere they would be spilled. */
 #ifndef NEEDLE_NORM_H
 #define NEEDLE_NORM_H
-#include <math.h>
-#include "lane_block.h"
+#include "vectors.h"
 
 enum {
-    NEEDLE_RUN = 1024,      /* elements added up before they go to a double: 64 to a lane */
-    NEEDLE_GROUP = 4        /* rows */
+    NEEDLE_NORM_LANES = 16,     /* partial sums of a row, side by side: the same bits at every vector width */
+    NEEDLE_NORM_RUN = 1024      /* elements added up before they go to a double: 64 to a lane */
 };
-#define NEEDLE_FAR 8        /* mean(d)^2 / var from which mean(d^2) - mean(d)^2 would lose digits */
+
+static const volatile float needle_norm_zero = 0;       /* of a zero they know compilers make `rep stos`, 20 ns a row */
 
 #include "as_float.h"
 #include "norm.h"
@@ -18,167 +20,104 @@ enum {
 
 #elif defined(T)
 
-NEEDLE_INLINE void FN(add_squares)(const T *x, ptrdiff_t left, T x0, T mean, lane_block *squares)
+/* lanes += d = x - x0 and d^2; of C = 4 also g = grad weight and g d */
+NEEDLE_INLINE void FN(add)(const int C, const T *grad, const T *weight, const T *x, ptrdiff_t n, T x0, T lane[][NEEDLE_NORM_LANES])
 {
-    lane_block v = FN(load_block)(x, left, x0 + mean);
-    for (int p = 0; p < PARTS; p++) {
-        vec centred = (v.part[p] - x0) - mean;
-        squares->part[p] += centred * centred;
-    }
-}
-
-/* mean of ((x - x0) - mean)^2 */
-static double FN(variance)(const T *x, ptrdiff_t n, T mean)
-{
-    double acc = 0;
-    for (ptrdiff_t start = 0; start < n; start += NEEDLE_RUN) {
-        ptrdiff_t j = start, stop = n - start < NEEDLE_RUN ? n : start + NEEDLE_RUN;
-        lane_block squares = {{{0}}};
-        for (; j + NEEDLE_BLOCK <= stop; j += NEEDLE_BLOCK)
-            FN(add_squares)(x + j, NEEDLE_BLOCK, x[0], mean, &squares);
-        if (j < stop)
-            FN(add_squares)(x + j, stop - j, x[0], mean, &squares);
-        acc += FN(sum_block)(&squares);
-    }
-    return acc / n;
-}
-
-/* sums of d = x - x0 and d^2, and of the last two of C = 4 as well: g = grad weight and g d */
-NEEDLE_INLINE void FN(add)(const int C, const T *grad, const T *weight, const T *x, ptrdiff_t left, T x0, lane_block *sums)
-{
-    lane_block v = FN(load_block)(x, left, x0), g = v, w = v;
-    if (C == 4)
-        g = FN(load_block)(grad, left, 0), w = FN(load_block)(weight, left, 0);
-    NEEDLE_UNROLL(8)
-    for (int p = 0; p < PARTS; p++) {
-        vec d = v.part[p] - x0, each = g.part[p] * w.part[p];
-        sums[0].part[p] += d;
-        sums[1].part[p] += d * d;
+#pragma omp simd
+    for (ptrdiff_t k = 0; k < n; k++) {
+        T d = x[k] - x0;
+        lane[0][k] += d;
+        lane[1][k] += d * d;
         if (C == 4) {
-            sums[2].part[p] += each;
-            sums[3].part[p] += each * d;
+            T g = grad[k] * weight[k];
+            lane[2][k] += g;
+            lane[3][k] += g * d;
         }
     }
+}
+
+/* the sum of the lanes, by halves */
+NEEDLE_INLINE double FN(fold)(T *lane)
+{
+#pragma omp simd
+    for (int k = 0; k < 8; k++)
+        lane[k] += lane[8 + k];
+#pragma omp simd simdlen(4)
+    for (int k = 0; k < 4; k++)
+        lane[k] += lane[4 + k];
+    return (lane[0] + lane[2]) + (lane[1] + lane[3]);
 }
 
 NEEDLE_INLINE void FN(sums)(const int C, const T *grad, const T *weight, const T *x, ptrdiff_t n, double *out)
 {
+    const T zero = needle_norm_zero;
     for (int s = 0; s < C; s++)
         out[s] = 0;
-    for (ptrdiff_t start = 0; start < n; start += NEEDLE_RUN) {
-        ptrdiff_t j = start, stop = n - start < NEEDLE_RUN ? n : start + NEEDLE_RUN;
-        lane_block sums[4];
-        NEEDLE_UNROLL(4)
-        for (int s = 0; s < C; s++) {
-            NEEDLE_UNROLL(8)
-            for (int p = 0; p < PARTS; p++)
-                sums[s].part[p] = (vec) {0};
-        }
-        for (; j + NEEDLE_BLOCK <= stop; j += NEEDLE_BLOCK)
-            FN(add)(C, grad + j, weight + j, x + j, NEEDLE_BLOCK, x[0], sums);
+    for (ptrdiff_t start = 0; start < n; start += NEEDLE_NORM_RUN) {
+        ptrdiff_t j = start, stop = n - start < NEEDLE_NORM_RUN ? n : start + NEEDLE_NORM_RUN;
+        T lane[4][NEEDLE_NORM_LANES];
+#pragma omp simd
+        for (int k = 0; k < NEEDLE_NORM_LANES; k++)
+            lane[0][k] = lane[1][k] = lane[2][k] = lane[3][k] = zero;
+        for (; j + NEEDLE_NORM_LANES <= stop; j += NEEDLE_NORM_LANES)
+            FN(add)(C, grad + j, weight + j, x + j, NEEDLE_NORM_LANES, x[0], lane);
         if (j < stop)
-            FN(add)(C, grad + j, weight + j, x + j, stop - j, x[0], sums);
+            FN(add)(C, grad + j, weight + j, x + j, stop - j, x[0], lane);
         NEEDLE_UNROLL(4)
         for (int s = 0; s < C; s++)
-            out[s] += FN(sum_block)(&sums[s]);
+            out[s] += FN(fold)(lane[s]);
     }
 }
 
-/* mean - x0 and (var + eps)^(-1/2), from the sums of d and d^2 */
-NEEDLE_INLINE void FN(moments)(const T *x, ptrdiff_t n, const double *sums, double eps, T *mean, T *scale)
+/* out = the sums of d = x - x[0] and of d^2 */
+static __attribute__((noinline)) void FN(layer_norm_sums)(const T *x, ptrdiff_t n, double *out) { FN(sums)(2, x, x, x, n, out); }
+
+/* out = the sums of d = x - x[0], d^2, g = grad weight and g d */
+static __attribute__((noinline)) void FN(layer_norm_grad_sums)(const T *grad, const T *weight, const T *x, ptrdiff_t n, double *out)
 {
-    double m = sums[0] / n, var = sums[1] / n - m * m;
-    if (m * m > NEEDLE_FAR * var)
-        var = FN(variance)(x, n, (T) m);
-    *mean = (T) m, *scale = (T) (1 / sqrt(var + eps));
+    FN(sums)(4, grad, weight, x, n, out);
 }
 
-NEEDLE_INLINE void FN(normalise)(const T *x, ptrdiff_t left, const T *weight, const T *bias, T x0, T mean, T scale, T *out)
+/* lane += ((x - x0) - mean)^2 */
+NEEDLE_INLINE void FN(add_squares)(const T *x, T x0, T mean, T *lane)
 {
-    lane_block v = FN(load_block)(x, left, 0), w = FN(load_block)(weight, left, 0);
-    lane_block b = FN(load_block)(bias, left, 0);
-    for (int p = 0; p < PARTS; p++)
-        v.part[p] = ((v.part[p] - x0) - mean) * scale * w.part[p] + b.part[p];
-    FN(store_block)(v, out, left);
+#pragma omp simd
+    for (int k = 0; k < NEEDLE_NORM_LANES; k++)
+        lane[k] += ((x[k] - x0) - mean) * ((x[k] - x0) - mean);
 }
 
-/* out = ((x - x0) - mean) scale weight + bias */
-static void FN(layer_norm_group)(const T *x, ptrdiff_t rows, ptrdiff_t n, const T *weight, const T *bias, double eps, T *out)
+/* mean of ((x - x[0]) - mean)^2; lanes without an element of the last block count as x[0] + mean, rounded */
+static __attribute__((noinline)) double FN(layer_norm_variance)(const T *x, ptrdiff_t n, T mean)
 {
-    double sums[NEEDLE_GROUP][4];
-    T mean[NEEDLE_GROUP], scale[NEEDLE_GROUP];
-    for (ptrdiff_t i = 0; i < rows; i++)
-        FN(sums)(2, x, weight, x + i * n, n, sums[i]);
-    for (ptrdiff_t i = 0; i < rows; i++)
-        FN(moments)(x + i * n, n, sums[i], eps, &mean[i], &scale[i]);
-    for (ptrdiff_t i = 0; i < rows; i++, x += n, out += n) {
-        ptrdiff_t j = 0;
-        T x0 = x[0];
-        for (; j + NEEDLE_BLOCK <= n; j += NEEDLE_BLOCK)
-            FN(normalise)(x + j, NEEDLE_BLOCK, weight + j, bias + j, x0, mean[i], scale[i], out + j);
-        if (j < n)
-            FN(normalise)(x + j, n - j, weight + j, bias + j, x0, mean[i], scale[i], out + j);
+    double squares = 0;
+    for (ptrdiff_t start = 0; start < n; start += NEEDLE_NORM_RUN) {
+        ptrdiff_t j = start, stop = n - start < NEEDLE_NORM_RUN ? n : start + NEEDLE_NORM_RUN;
+        T lane[NEEDLE_NORM_LANES] = {0}, last[NEEDLE_NORM_LANES];
+        for (; j + NEEDLE_NORM_LANES <= stop; j += NEEDLE_NORM_LANES)
+            FN(add_squares)(x + j, x[0], mean, lane);
+        if (j < stop) {
+            for (int k = 0; k < NEEDLE_NORM_LANES; k++)
+                last[k] = k < stop - j ? x[j + k] : x[0] + mean;
+            FN(add_squares)(last, x[0], mean, lane);
+        }
+        squares += FN(fold)(lane);
     }
+    return squares / n;
 }
 
-static void FN(layer_norm)(const T *x, ptrdiff_t rows, ptrdiff_t n, const T *weight, const T *bias, double eps, T *out)
+/* dx = scale (g - mean_g - x^ mean_gx), dweight += grad x^, dbias += grad, for g = grad weight, x^ = scale ((x - x[0]) - mean) */
+static void FN(layer_norm_derivative)(const T *grad, const T *x, ptrdiff_t n, const T *weight, T mean, T scale, T mean_g, T mean_gx,
+                                      T *dx, T *dweight, T *dbias)
 {
-    for (; rows > 0; rows -= NEEDLE_GROUP, x += NEEDLE_GROUP * n, out += NEEDLE_GROUP * n)
-        FN(layer_norm_group)(x, rows < NEEDLE_GROUP ? rows : NEEDLE_GROUP, n, weight, bias, eps, out);
-}
-
-typedef struct {
-    T x0, mean, scale, mean_g, mean_gx;
-} FN(norm_row);
-
-NEEDLE_INLINE void FN(layer_norm_derivative)(FN(norm_row) row, const T *grad, const T *x, ptrdiff_t left, const T *weight, T *dx,
-                                             T *dweight, T *dbias)
-{
-    lane_block v = FN(load_block)(x, left, row.x0), g = FN(load_block)(grad, left, 0);
-    lane_block w = FN(load_block)(weight, left, 0);
-    lane_block dw = FN(load_block)(dweight, left, 0), db = FN(load_block)(dbias, left, 0);
-    NEEDLE_UNROLL(8)
-    for (int p = 0; p < PARTS; p++) {
-        vec hat = ((v.part[p] - row.x0) - row.mean) * row.scale;
-        dw.part[p] += g.part[p] * hat;
-        db.part[p] += g.part[p];
-        v.part[p] = row.scale * ((g.part[p] * w.part[p] - row.mean_g) - hat * row.mean_gx);
+    const T x0 = x[0];
+#pragma omp simd
+    for (ptrdiff_t j = 0; j < n; j++) {
+        T g = grad[j], hat = ((x[j] - x0) - mean) * scale;
+        T dw = dweight[j] + g * hat, db = dbias[j] + g;
+        dx[j] = scale * ((g * weight[j] - mean_g) - hat * mean_gx);
+        dweight[j] = dw;
+        dbias[j] = db;
     }
-    FN(store_block)(v, dx, left);
-    FN(store_block)(dw, dweight, left);
-    FN(store_block)(db, dbias, left);
-}
-
-/* dx = scale (g - mean g - x^ mean(g x^)) for g = grad weight, x^ = scale (x - mean);  dweight += grad x^,
- * dbias += grad */
-static void FN(layer_norm_grad_group)(const T *grad, const T *x, ptrdiff_t rows, ptrdiff_t n, const T *weight, double eps, T *dx,
-                                      T *dweight, T *dbias)
-{
-    double sums[NEEDLE_GROUP][4];
-    FN(norm_row) row[NEEDLE_GROUP];
-    for (ptrdiff_t i = 0; i < rows; i++)
-        FN(sums)(4, grad + i * n, weight, x + i * n, n, sums[i]);
-    for (ptrdiff_t i = 0; i < rows; i++) {
-        const double *s = sums[i];
-        FN(moments)(x + i * n, n, s, eps, &row[i].mean, &row[i].scale);
-        row[i].x0 = x[i * n], row[i].mean_g = (T) (s[2] / n);
-        row[i].mean_gx = (T) ((s[3] - s[2] * (s[0] / n)) * row[i].scale / n);
-    }
-    for (ptrdiff_t i = 0; i < rows; i++, grad += n, x += n, dx += n) {
-        ptrdiff_t j = 0;
-        for (; j + NEEDLE_BLOCK <= n; j += NEEDLE_BLOCK)
-            FN(layer_norm_derivative)(row[i], grad + j, x + j, NEEDLE_BLOCK, weight + j, dx + j, dweight + j, dbias + j);
-        if (j < n)
-            FN(layer_norm_derivative)(row[i], grad + j, x + j, n - j, weight + j, dx + j, dweight + j, dbias + j);
-    }
-}
-
-static void FN(layer_norm_grad)(const T *grad, const T *x, ptrdiff_t rows, ptrdiff_t n, const T *weight, double eps, T *dx,
-                                T *dweight, T *dbias)
-{
-    for (ptrdiff_t i = 0; i < rows; i += NEEDLE_GROUP)
-        FN(layer_norm_grad_group)(grad + i * n, x + i * n, rows - i < NEEDLE_GROUP ? rows - i : NEEDLE_GROUP, n, weight, eps,
-                                  dx + i * n, dweight, dbias);
 }
 
 #endif

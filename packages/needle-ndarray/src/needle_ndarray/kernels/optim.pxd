@@ -4,13 +4,13 @@ cdef enum StepRule:
     SGD, ADAM
 
 
-cdef struct Rule:               # the numbers of a step; SGD has momentum in beta1 and 1 - dampening in rest1
+cdef struct Rule:               # the numbers of a step; SGD has momentum in beta1 and 1 - dampening in one_minus_beta1
     int op
     double lr
     double beta1
-    double rest1
+    double one_minus_beta1
     double beta2
-    double rest2
+    double one_minus_beta2
     double eps
     double weight_decay         # added to the gradient, times p
     double l1                   # added to the gradient, times the sign of p

@@ -3,9 +3,9 @@
 # bits are those of random.py's NumPy version, and of the GPU's.
 
 from libc.math cimport sqrt
-from libc.string cimport memcpy
 
-from needle_ndarray.kernels.views cimport FLOAT32
+from needle_ndarray.kernels.memoryviews cimport vector
+from needle_ndarray.kernels.views cimport FLOAT32, F
 from needle_ndarray.optable cimport NORMAL, UNIFORM
 from needle_ndarray.threads cimport share
 
@@ -74,11 +74,12 @@ cdef inline double sine_quarter(double x) noexcept nogil:
             1.0 - z * (1.0 / 272) * (1.0 - z * (1.0 / 342))))))))))
 
 
-cdef void box_muller(double* u, double* v) noexcept nogil:
-    """LINE pairs of independent normal numbers, in place, from u in (0, 1] and v in [0, 1)"""
+cdef void box_muller(double[::1] u, double[::1] v) noexcept nogil:
+    """Pairs of independent normal numbers, in place, from u in (0, 1] and v in [0, 1)"""
     cdef double radius, turn, sine, cosine, swapped
-    cdef int i, quarter
-    for i in range(LINE):
+    cdef Py_ssize_t i
+    cdef int quarter
+    for i in range(u.shape[0]):
         radius = sqrt(-2.0 * log_unit(u[i]))
         turn = v[i] * 4.0
         quarter = <int> turn
@@ -92,11 +93,11 @@ cdef void box_muller(double* u, double* v) noexcept nogil:
 
 # ---- Lines of numbers --------------------------------------------------------------------------
 
-cdef void line32(int op, uint64_t seed, uint64_t counter, float* out) noexcept nogil:
+cdef void line32(int op, uint64_t seed, uint64_t counter, float[::1] out) noexcept nogil:
     """4 LINE float32: 24 bits each if uniform, pairs from 32 bits each if normal"""
     cdef uint32_t w[4][LINE]
-    cdef double u[LINE]
-    cdef double v[LINE]
+    cdef double pairs[2][LINE]
+    cdef double[::1] u = vector(pairs[0], LINE), v = vector(pairs[1], LINE)
     cdef int i, j
     philox(seed, counter, LINE, w[0], w[1], w[2], w[3])
     if op != NORMAL:
@@ -115,11 +116,11 @@ cdef void line32(int op, uint64_t seed, uint64_t counter, float* out) noexcept n
             out[4 * i + 2 * j], out[4 * i + 2 * j + 1] = <float> u[i], <float> v[i]
 
 
-cdef void line64(int op, uint64_t seed, uint64_t counter, double* out) noexcept nogil:
+cdef void line64(int op, uint64_t seed, uint64_t counter, double[::1] out) noexcept nogil:
     """2 LINE float64: 53 bits each"""
     cdef uint32_t w[4][LINE]
-    cdef double u[LINE]
-    cdef double v[LINE]
+    cdef double pairs[2][LINE]
+    cdef double[::1] u = vector(pairs[0], LINE), v = vector(pairs[1], LINE)
     cdef int i
     philox(seed, counter, LINE, w[0], w[1], w[2], w[3])
     for i in range(LINE):
@@ -132,21 +133,25 @@ cdef void line64(int op, uint64_t seed, uint64_t counter, double* out) noexcept 
         out[2 * i], out[2 * i + 1] = u[i], v[i]
 
 
-cdef void group(int op, int dtype, uint64_t seed, uint64_t counter, char* out, Py_ssize_t n) noexcept nogil:
-    """n numbers, a line at a time; the last line goes through a buffer"""
-    cdef char last[LINE * 16]
-    cdef Py_ssize_t per = 4 * LINE if dtype == FLOAT32 else 2 * LINE, item = 4 if dtype == FLOAT32 else 8, i = 0
-    cdef char* target
-    while i < n:
-        target = out + i * item if i + per <= n else last
-        if dtype == FLOAT32:
-            line32(op, seed, counter, <float*> target)
-        else:
-            line64(op, seed, counter, <double*> target)
-        if target == last:
-            memcpy(out + i * item, last, (n - i) * item)
-        i += per
+cdef inline void line(int op, uint64_t seed, uint64_t counter, F[::1] out) noexcept nogil:
+    if F is float:
+        line32(op, seed, counter, out)
+    else:
+        line64(op, seed, counter, out)
+
+
+cdef void group(int op, uint64_t seed, uint64_t counter, F[::1] out) noexcept nogil:
+    """out = numbers from blocks counter, counter + 1, ..., a line at a time; the last line goes through a buffer"""
+    cdef F last[4 * LINE]
+    cdef Py_ssize_t n = out.shape[0], length = 16 * LINE // <Py_ssize_t> sizeof(F), start = 0, i
+    while start + length <= n:
+        line(op, seed, counter, out[start:start + length])
+        start += length
         counter += LINE
+    if start < n:
+        line(op, seed, counter, vector(last, length))
+        for i in range(n - start):
+            out[start + i] = last[i]
 
 
 cdef struct Job:
@@ -155,14 +160,16 @@ cdef struct Job:
     char* out
     Py_ssize_t n
     Py_ssize_t elements             # of a task
-    Py_ssize_t item
 
 
 cdef void one_group(const void* given, Py_ssize_t g, int thread) noexcept nogil:
     cdef const Job* job = <const Job*> given
-    cdef Py_ssize_t start = g * job.elements
-    group(job.op, job.dtype, job.seed, job.counter + <uint64_t> g * GROUP, job.out + start * job.item,
-          min(job.elements, job.n - start))
+    cdef Py_ssize_t start = g * job.elements, n = min(job.elements, job.n - start)
+    cdef uint64_t counter = job.counter + <uint64_t> g * GROUP
+    if job.dtype == FLOAT32:
+        group(job.op, job.seed, counter, vector(<float*> job.out + start, n))
+    else:
+        group(job.op, job.seed, counter, vector(<double*> job.out + start, n))
 
 
 cdef void fill_random(int op, int dtype, unsigned long long seed, unsigned long long counter, char* out, Py_ssize_t n,
@@ -170,5 +177,5 @@ cdef void fill_random(int op, int dtype, unsigned long long seed, unsigned long 
     """out[i] = numbers from blocks counter, counter + 1, ..."""
     cdef Job job
     job.op, job.dtype, job.seed, job.counter, job.out, job.n = op, dtype, seed, counter, out, n
-    job.elements, job.item = GROUP * (4 if dtype == FLOAT32 else 2), 4 if dtype == FLOAT32 else 8
+    job.elements = GROUP * (4 if dtype == FLOAT32 else 2)
     share(one_group, &job, (n + job.elements - 1) // job.elements, threads)

@@ -1,7 +1,7 @@
 from needle_ndarray.kernels.views cimport View
 from needle_ndarray.optable cimport GRU, GRU_GRAD, LSTM, LSTM_GRAD, RNN_RELU, RNN_TANH
 
-cdef struct CellRows:           # a cell's operands in the order of its verb, inputs first, the bias apart
+cdef struct CellRows:           # a cell's operands in the order of its verb, inputs first, without the bias
     int cell
     int inputs
     int count
@@ -13,18 +13,18 @@ cdef struct CellRows:           # a cell's operands in the order of its verb, in
 cdef struct Sequence:           # compact arrays of one dtype
     int cell
     int dtype
-    Py_ssize_t times
+    Py_ssize_t time_steps
     Py_ssize_t batch
     Py_ssize_t n
-    Py_ssize_t gates            # of the sums: 1, 4 or 3
-    char* x                     # (T, B, gates n); for the gradient of GRU that of x, as h weight has another, ds
-    char* weight                # (n, gates n)
-    char* bias                  # (gates n,), or NULL
+    Py_ssize_t gate_count       # of the preactivations: 1, 4 or 3
+    char* x                     # (T, B, gate_count n); for the gradient of GRU that of x, as h weight has another, ds
+    char* weight                # (n, gate_count n)
+    char* bias                  # (gate_count n,), or NULL
     char* h                     # (T + 1, B, n)
     char* c                     # (T + 1, B, n), or (1, B, n) where nothing is kept
-    char* kept                  # the activated gates (T, B, 4 n), or NULL
+    char* gates                 # the activated gates (T, B, 4 n), or NULL
     char* dy                    # (T, B, n)
-    char* ds                    # (T, B, gates n)
+    char* ds                    # (T, B, gate_count n)
     char* dh                    # (B, n)
     char* dc                    # (B, n)
 

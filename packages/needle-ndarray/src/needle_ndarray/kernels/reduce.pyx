@@ -4,14 +4,14 @@
 from libc.math cimport INFINITY
 from libc.stdlib cimport free, malloc
 
-from needle_ndarray.kernels.strided cimport cast, coalesce, copy, gather, scatter
+from needle_ndarray.kernels.strided cimport cast, coalesce, copy, gather, offset_of
 from needle_ndarray.kernels.views cimport (
     BLOCK, CHUNK, FLOAT32, FLOAT64, INT32, INT64, T, UINT8, View, boolean, int64, magnitude, uint8
 )
-from needle_ndarray.optable cimport ALL, ANY, ARGMAX, ARGMIN, CUMSUM, MAX, MIN, PROD, SUM
+from needle_ndarray.optable cimport ALL, ANY, MAX, MIN, PROD, SUM
 from needle_ndarray.threads cimport share
 
-from needle_ndarray.backend import ARG_REDUCE, REDUCE, SCAN
+from needle_ndarray.backend import REDUCE
 from needle_ndarray.kernels import check_ops
 
 ctypedef fused A:           # what is accumulated in: ints in int64, floats in double
@@ -21,14 +21,13 @@ ctypedef fused A:           # what is accumulated in: ints in int64, floats in d
 cdef enum:
     LANES = 16              # partial sums: few enough to stay in registers
     WIDE = 32               # partial maxima: too many to be unrolled, which is what makes a vector loop of them
+    STREAMS = 16384         # floats from which a run is read at four places: each is pages long, as prefetching needs it
     SPAN = 65536            # elements of one partial result
     PAIRWISE = 512          # doubles added up without halving: 32 to a lane
 
 cdef int64 LARGEST = 0x7fffffffffffffff
 
 check_ops(REDUCE, {SUM, PROD, MAX, MIN, ANY, ALL}, "kernels/reduce.pyx")
-check_ops(ARG_REDUCE, {ARGMAX, ARGMIN}, "kernels/reduce.pyx")
-check_ops(SCAN, {CUMSUM}, "kernels/reduce.pyx")
 
 
 # ---- Runs --------------------------------------------------------------------------
@@ -58,39 +57,53 @@ cdef inline A identity(int op, A like) noexcept nogil:
 cdef T extreme(int op, const T* a, Py_ssize_t n) noexcept nogil:
     """Largest (smallest) of n >= WIDE elements, n a multiple of WIDE; NaN if one is"""
     cdef T best[WIDE]
-    cdef Py_ssize_t _i, k
+    cdef int nan[WIDE]
+    cdef int found = 0
+    cdef Py_ssize_t i, k
     for k in range(WIDE):
-        best[k] = a[k]
-    for _i in range(1, n // WIDE):
-        a += WIDE
+        best[k], nan[k] = a[k], 0
+    for i in range(n // WIDE):          # NaNs are noted on the side: the comparison alone is one instruction
         if op == MAX:
             for k in range(WIDE):
-                best[k] = best[k] if (best[k] >= a[k]) | (best[k] != best[k]) else a[k]
+                best[k] = a[WIDE * i + k] if a[WIDE * i + k] > best[k] else best[k]
+                nan[k] |= a[WIDE * i + k] != a[WIDE * i + k]
         else:
             for k in range(WIDE):
-                best[k] = best[k] if (best[k] <= a[k]) | (best[k] != best[k]) else a[k]
-    for k in range(1, WIDE):
-        if op == MAX:
-            best[0] = best[0] if (best[0] >= best[k]) | (best[0] != best[0]) else best[k]
-        else:
-            best[0] = best[0] if (best[0] <= best[k]) | (best[0] != best[0]) else best[k]
+                best[k] = a[WIDE * i + k] if a[WIDE * i + k] < best[k] else best[k]
+                nan[k] |= a[WIDE * i + k] != a[WIDE * i + k]
+    for k in range(WIDE):
+        found |= nan[k]
+        if (best[k] > best[0]) if op == MAX else (best[k] < best[0]):
+            best[0] = best[k]
+    for i in range(n if found else 0):
+        if a[i] != a[i]:
+            return a[i]
     return best[0]
+
+
+cdef inline A four(const T* a, Py_ssize_t step, A like) noexcept nogil:
+    """a[0] + a[step] + a[2 step] + a[3 step], floats as floats: a quarter of the conversions"""
+    if T is float:
+        return <A> ((a[0] + a[step]) + (a[2 * step] + a[3 * step]))
+    else:
+        return (<A> a[0] + <A> a[step]) + (<A> a[2 * step] + <A> a[3 * step])
 
 
 cdef A fold(int op, const T* a, Py_ssize_t n, A acc) noexcept nogil:
     """op(acc, a[0], a[1], ...)"""
     cdef A lane[LANES]
-    cdef Py_ssize_t i, _i, k, part, whole = n - n % LANES
+    cdef Py_ssize_t i, k, part, distance, step, whole = n - n % LANES
     for k in range(LANES):
         lane[k] = identity(op, acc)
     if op == SUM:
-        if T is float:                  # four floats, then a double: a quarter of the conversions
-            part = whole // (4 * LANES) * LANES         # from four places at once: memory answers sooner
-            for _i in range(part // LANES):
+        if T is float:                  # of a long run from four places at once: memory answers sooner
+            part = whole // (4 * LANES) * LANES
+            distance = part if n >= STREAMS else <Py_ssize_t> LANES
+            step = LANES if n >= STREAMS else 4 * LANES
+            for i in range(part // LANES):
                 for k in range(LANES):
-                    lane[k] += <A> ((a[k] + a[part + k]) + (a[2 * part + k] + a[3 * part + k]))
-                a += LANES
-            a += 3 * part
+                    lane[k] += four(a + i * step + k, distance, acc)
+            a += 4 * part
             n -= 4 * part
             whole = n - n % LANES
         for i in range(whole // LANES):
@@ -104,6 +117,8 @@ cdef A fold(int op, const T* a, Py_ssize_t n, A acc) noexcept nogil:
         whole = n - n % WIDE
         if whole > 0:
             lane[0] = <A> extreme(op, a, whole)
+        if whole == n:
+            return combine(op, acc, lane[0])
     elif op == ANY:
         for i in range(whole // LANES):
             for k in range(LANES):
@@ -135,13 +150,15 @@ cdef A pairwise(int op, const T* a, Py_ssize_t n, A acc) noexcept nogil:
 cdef void fold_rows(int op, const T* a, Py_ssize_t stride, Py_ssize_t rows, Py_ssize_t columns, A* acc) noexcept nogil:
     """acc[j] = op(acc[j], a[r * stride + j]) for every row r"""
     cdef Py_ssize_t _r, j
-    if op == SUM:                       # four rows at a time: the accumulators are read and written less often
-        while rows >= 4:
+    if op == SUM:                       # many rows at a time: the accumulators are read and written less often
+        while rows >= 8:
             for j in range(columns):
-                if T is float:
-                    acc[j] += <A> ((a[j] + a[stride + j]) + (a[2 * stride + j] + a[3 * stride + j]))
-                else:
-                    acc[j] += (<A> a[j] + <A> a[stride + j]) + (<A> a[2 * stride + j] + <A> a[3 * stride + j])
+                acc[j] = (acc[j] + four(a + j, stride, acc[0])) + four(a + 4 * stride + j, stride, acc[0])
+            a += 8 * stride
+            rows -= 8
+        if rows >= 4:
+            for j in range(columns):
+                acc[j] += four(a + j, stride, acc[0])
             a += 4 * stride
             rows -= 4
     for _r in range(rows):
@@ -183,13 +200,6 @@ cdef void pairwise_rows(int op, const T* a, Py_ssize_t stride, Py_ssize_t rows, 
     fold_rows(op, a, stride, rows, columns, acc)
 
 
-cdef double fold_floats(int op, int dtype, const char* a, Py_ssize_t n) noexcept nogil:
-    """op over n contiguous floats, in double"""
-    if dtype == FLOAT32:
-        return fold(op, <const float*> a, n, identity(op, <double> 0))
-    return pairwise(op, <const double*> a, n, identity(op, <double> 0))
-
-
 # ---- Reductions over any axes --------------------------------------------------------------------------
 
 cdef struct Job:
@@ -203,17 +213,7 @@ cdef struct Job:
     Py_ssize_t group                # horizontal: outputs of one task; vertical: columns of one task
     Py_ssize_t groups               # tasks of one span
     char* partial                   # results of every span
-    char* staged                    # room for a chunk, for every thread
-
-
-cdef Py_ssize_t offset_of(const View* a, Py_ssize_t flat) noexcept nogil:
-    """Elements from the view's first to its flat-th."""
-    cdef Py_ssize_t offset = 0
-    cdef int i
-    for i in range(a.ndim - 1, -1, -1):
-        offset += flat % a.shape[i] * a.strides[i]
-        flat //= a.shape[i]
-    return offset
+    char* staged                    # memory for a chunk, for every thread
 
 
 cdef A fold_span(const Job* job, const T* base, Py_ssize_t start, Py_ssize_t n, char* staged, A acc) noexcept nogil:
@@ -319,8 +319,7 @@ cdef int reduce_of(Job* job, A like, View* out, int threads) noexcept nogil:
         partial[o] = identity(job.op, like)
     share(one_task, job, job.spans * job.groups, threads)
     for t in range(1, job.spans):
-        for o in range(outputs):
-            partial[o] = combine(job.op, partial[o], partial[t * outputs + o])
+        fold_rows(job.op, partial + t * outputs, 0, 1, outputs, partial)
     result.data, result.itemsize, result.size = <char*> partial, sizeof(A), outputs
     result.dtype = FLOAT64 if A is double else INT64
     result.ndim = job.outer.ndim
@@ -333,37 +332,21 @@ cdef int reduce_of(Job* job, A like, View* out, int threads) noexcept nogil:
     return status
 
 
-cdef void reduce_all(int op, int dtype, const char* a, Py_ssize_t n, int out_dtype, char* out) noexcept nogil:
-    """out = op over n contiguous elements: few enough for one span"""
-    cdef double floats
-    cdef int64 ints
-    if dtype >= FLOAT32:
-        floats = fold_floats(op, dtype, a, n)
-        cast(FLOAT64, out_dtype, <char*> &floats, out, 1)
-        return
-    if dtype == INT32:
-        ints = fold(op, <const int*> a, n, identity(op, <int64> 0))
-    elif dtype == INT64:
-        ints = fold(op, <const int64*> a, n, identity(op, <int64> 0))
-    elif dtype == UINT8:
-        ints = fold(op, <const uint8*> a, n, identity(op, <int64> 0))
-    else:
-        ints = fold(op, <const boolean*> a, n, identity(op, <int64> 0))
-    cast(INT64, out_dtype, <char*> &ints, out, 1)
-
-
 cdef void rows_of(int op, const T* a, Py_ssize_t rows, Py_ssize_t columns, A acc, int out_dtype, char* out) noexcept nogil:
     cdef A folded[CHUNK]
     cdef Py_ssize_t j
     for j in range(columns):
         folded[j] = identity(op, acc)
-    pairwise_rows(op, a, columns, rows, columns, folded)
+    if columns == 1:
+        folded[0] = pairwise(op, a, rows, folded[0])
+    else:
+        pairwise_rows(op, a, columns, rows, columns, folded)
     cast(FLOAT64 if A is double else INT64, out_dtype, <char*> folded, out, columns)
 
 
 cdef void reduce_rows(int op, int dtype, const char* a, Py_ssize_t rows, Py_ssize_t columns, int out_dtype,
                       char* out) noexcept nogil:
-    """out[j] = op over a[:, j], contiguous: at most CHUNK columns, and few enough elements for one span"""
+    """out[j] = op over a[:, j], contiguous: at most CHUNK columns (a whole array is one), and few enough elements for one span"""
     if dtype == FLOAT32:
         rows_of(op, <const float*> a, rows, columns, <double> 0, out_dtype, out)
     elif dtype == FLOAT64:
@@ -414,91 +397,3 @@ cdef int reduce_views(int op, View* a, int kept, View* out, int threads) noexcep
     if a.dtype == FLOAT32 or a.dtype == FLOAT64:
         return reduce_of(&job, <double> 0, out, threads)
     return reduce_of(&job, <int64> 0, out, threads)
-
-
-# ---- Along one axis, the last --------------------------------------------------------------------------
-
-cdef Py_ssize_t position(int op, const T* a, Py_ssize_t n) noexcept nogil:
-    """Index of the first largest (smallest) element, or of the first NaN"""
-    cdef T best = a[0]
-    cdef Py_ssize_t i, at = 0
-    if best != best:
-        return 0
-    for i in range(1, n):
-        if a[i] != a[i]:
-            return i
-        if (a[i] > best) if op == ARGMAX else (a[i] < best):
-            best, at = a[i], i
-    return at
-
-
-cdef void running_sum(const T* a, T* out, Py_ssize_t n) noexcept nogil:
-    """out[i] = a[0] + ... + a[i], from the left as NumPy adds"""
-    cdef Py_ssize_t i
-    cdef T total = 0
-    for i in range(n):
-        total += a[i]
-        out[i] = total
-
-
-cdef void line(int op, const char* a, int dtype, char* out, Py_ssize_t n) noexcept nogil:
-    """One line of an arg_reduce (op >= 0) or of a scan"""
-    if op >= 0:
-        if dtype == FLOAT32:
-            (<int64*> out)[0] = position(op, <const float*> a, n)
-        elif dtype == FLOAT64:
-            (<int64*> out)[0] = position(op, <const double*> a, n)
-        elif dtype == INT32:
-            (<int64*> out)[0] = position(op, <const int*> a, n)
-        elif dtype == INT64:
-            (<int64*> out)[0] = position(op, <const int64*> a, n)
-        elif dtype == UINT8:
-            (<int64*> out)[0] = position(op, <const uint8*> a, n)
-        else:
-            (<int64*> out)[0] = position(op, <const boolean*> a, n)
-    elif dtype == FLOAT32:
-        running_sum(<const float*> a, <float*> out, n)
-    elif dtype == FLOAT64:
-        running_sum(<const double*> a, <double*> out, n)
-    else:
-        running_sum(<const int64*> a, <int64*> out, n)
-
-
-cdef struct Lines:
-    int op
-    const View* a
-    const View* out
-    Py_ssize_t n, out_n             # elements of a line and of its result
-    Py_ssize_t room                 # bytes of either, staged
-    char* staged
-
-
-cdef void one_line(const void* given, Py_ssize_t i, int thread) noexcept nogil:
-    cdef const Lines* job = <const Lines*> given
-    cdef char* here = job.staged + 2 * thread * job.room
-    gather(job.a, i * job.n, job.n, here)
-    line(job.op, here, job.a.dtype, here + job.room, job.n)
-    scatter(here + job.room, i * job.out_n, job.out_n, job.out)
-
-
-cdef int lines(int op, View* a, View* out, Py_ssize_t out_n, int threads) noexcept nogil:
-    """Every line along the last axis of `a`, into out_n elements of out each"""
-    cdef Lines job
-    job.op, job.a, job.out, job.n, job.out_n = op, a, out, a.shape[a.ndim - 1], out_n
-    job.room = (job.n + 8) * 8
-    job.staged = <char*> malloc(2 * threads * job.room)
-    if job.staged is NULL:
-        return -1
-    share(one_line, &job, a.size // job.n if job.n else 0, threads)
-    free(job.staged)
-    return 0
-
-
-cdef int arg_reduce_views(int op, View* a, View* out, int threads) noexcept nogil:
-    """out = position of the largest (smallest) along the last axis of a"""
-    return lines(op, a, out, 1, threads)
-
-
-cdef int scan_views(View* a, View* out, int threads) noexcept nogil:
-    """out = running sums along the last axis of a"""
-    return lines(-1, a, out, a.shape[a.ndim - 1], threads)

@@ -3,7 +3,8 @@
 
 from libc.string cimport memset
 
-from needle_ndarray.kernels.strided cimport copy, gather
+from needle_ndarray.kernels.memoryviews cimport matrix
+from needle_ndarray.kernels.strided cimport copy, gather, scatter
 from needle_ndarray.kernels.views cimport FLOAT64, F, View
 
 cdef enum:
@@ -43,18 +44,26 @@ cdef inline F* rows_of(const View* a, bint flat, Py_ssize_t start, Py_ssize_t co
     return staged
 
 
-cdef inline F* room_for(const View* out, bint flat, Py_ssize_t start, F* staged) noexcept nogil:
+cdef inline F* target_for(const View* out, bint flat, Py_ssize_t start, F* staged) noexcept nogil:
+    """Where elements from start on are written: in place, or into the buffer"""
     return <F*> out.data + start if flat else staged
 
 
-cdef inline void coefficients(const View* given, Py_ssize_t n, F default, F* out) noexcept nogil:
-    """out = a vector of n, or n times the default where none is given"""
-    cdef Py_ssize_t j
-    if given is not NULL:
-        gather(given, 0, n, <char*> out)
-        return
-    for j in range(n):
-        out[j] = default
+cdef inline F[:, ::1] source_rows(const View* a, bint flat, Py_ssize_t first, Py_ssize_t count, Py_ssize_t n,
+                                  F* staged) noexcept nogil:
+    """Rows first .. first+count of n elements, where they lie or brought into the buffer"""
+    return matrix(rows_of(a, flat, first * n, count * n, staged), count, n)
+
+
+cdef inline F[:, ::1] target_rows(const View* out, bint flat, Py_ssize_t first, Py_ssize_t count, Py_ssize_t n,
+                                  F* staged) noexcept nogil:
+    """Rows to be written, in place or in the buffer: finish_rows then brings them to their place"""
+    return matrix(target_for(out, flat, first * n, staged), count, n)
+
+
+cdef inline void finish_rows(F[:, ::1] rows, const View* out, bint flat, Py_ssize_t first) noexcept nogil:
+    if not flat:
+        scatter(<char*> &rows[0, 0], first * rows.shape[1], rows.shape[0] * rows.shape[1], out)
 
 
 cdef inline int store(double* values, Py_ssize_t n, const View* out) noexcept nogil:

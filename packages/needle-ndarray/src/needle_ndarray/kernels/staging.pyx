@@ -1,56 +1,76 @@
-# Elementwise ops on views with any strides: a chunk at a time, operands that are not contiguous are copied to one that is.
+# Elementwise ops on views with any strides: a chunk at a time. Operands are used where they lie if they can be, else copied first.
 
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from needle_ndarray.kernels.ewise cimport binary, unary, where
-from needle_ndarray.kernels.strided cimport chunk_length, coalesce, contiguous, gather, scatter
-from needle_ndarray.kernels.views cimport BLOCK, View
+from needle_ndarray.kernels.strided cimport chunk_length, coalesce, contiguous, gather, offset_of, scatter
+from needle_ndarray.kernels.views cimport BLOCK, CHUNK, View
 from needle_ndarray.threads cimport share
 
 cdef enum:
-    LONG_ROW = 256          # elements from which a broadcast row is read where it lies
+    LONG_ROW = 256          # elements from which a broadcast row or column is read where it lies
 
 
 cdef enum Verb:
     UNARY, BINARY, WHERE
+
+cdef enum Reading:
+    FLAT                    # contiguous: used where it lies
+    CONSTANT                # a broadcast scalar that the loop reads as one element
+    ROW                     # a long row, the same for every chunk: used where it lies, and chunks end with it
+    COLUMN                  # one element for a whole long row, as CONSTANT
+    REPEATED                # a scalar or a short row: a chunk of copies is made once
+    GATHERED                # anything else: copied, a chunk at a time
 
 cdef struct Job:                    # an elementwise call: inputs first, the output last
     Verb verb
     int op
     int count
     View* views[4]
-    bint flat[4]                    # contiguous: used where it lies
-    Py_ssize_t period[4]            # of a broadcast scalar (1) or row; else 0. Staged once, or used where it lies if long
-    Py_ssize_t row                  # where a long row is used so, chunks end with it; else 0
+    Reading how[4]                  # of the output FLAT, or GATHERED (scattered)
+    Py_ssize_t row                  # what a chunk does not reach beyond where there is a ROW or COLUMN; else 0
     bint staged_out                 # the output is strided, or lies where an input does
     Py_ssize_t chunk
     Py_ssize_t block                # elements of a task: whole chunks
-    char* staged                    # scratch: a chunk of every operand, for every thread
+    char* staged                    # scratch: a chunk of every operand, for every thread; NULL where none is copied
+
+
+cdef inline bint single(Reading how) noexcept nogil:
+    return how == CONSTANT or how == COLUMN
 
 
 cdef void apply(const Job* job, char** at, Py_ssize_t n) noexcept nogil:
     if job.verb == UNARY:
         unary(job.op, job.views[0].dtype, at[0], at[1], n)
     elif job.verb == BINARY:
-        binary(job.op, job.views[0].dtype, at[0], at[1], at[2], n)
+        binary(job.op, job.views[0].dtype, at[0], at[1], at[2], n, not single(job.how[0]), not single(job.how[1]))
     else:
         where(at[0], job.views[1].dtype, at[1], at[2], at[3], n)
 
 
-cdef Py_ssize_t period_of(const View* a) noexcept nogil:
-    """1 for a broadcast scalar, its length for a broadcast row, else 0"""
+cdef Reading reading(const View* a, bint singles, bint by_rows) noexcept nogil:
+    """How to read an operand, where the loop takes single elements or not, and chunks may end with rows or not"""
     cdef int i, last = a.ndim - 1
+    cdef bint same_rows = True
+    if contiguous(a):
+        return FLAT
     for i in range(last):
-        if a.strides[i] != 0:
-            return 0
-    if a.ndim == 0 or a.strides[last] == 0:
-        return 1
-    return a.shape[last] if a.strides[last] == 1 else 0
+        same_rows = same_rows and a.strides[i] == 0
+    if a.strides[last] == 0:
+        if same_rows:
+            return CONSTANT if singles else REPEATED
+        return COLUMN if singles and by_rows and a.shape[last] >= LONG_ROW else GATHERED
+    if not same_rows or a.strides[last] != 1:
+        return GATHERED
+    if a.shape[last] < LONG_ROW:
+        return REPEATED
+    return ROW if by_rows else GATHERED
 
 
-cdef void repeat(const View* a, Py_ssize_t period, Py_ssize_t n, char* out) noexcept nogil:
-    """The first `period` elements of a, over and over: n in all"""
+cdef void repeat(const View* a, Py_ssize_t n, char* out) noexcept nogil:
+    """A scalar or the last axis of a, over and over: n elements in all"""
+    cdef Py_ssize_t period = 1 if a.strides[a.ndim - 1] == 0 else a.shape[a.ndim - 1]
     cdef Py_ssize_t have = min(period, n) * a.itemsize, total = n * a.itemsize, more
     memcpy(out, a.data, have)
     while have < total:
@@ -59,35 +79,40 @@ cdef void repeat(const View* a, Py_ssize_t period, Py_ssize_t n, char* out) noex
         have += more
 
 
+cdef char* operand(const View* a, Reading how, Py_ssize_t row, Py_ssize_t start, Py_ssize_t n, char* staged) noexcept nogil:
+    """Where elements start .. start+n of an operand are to be read; copied to `staged` if need be"""
+    if how == FLAT:
+        return a.data + start * a.itemsize
+    if how == CONSTANT:
+        return a.data
+    if how == ROW:
+        return a.data + start % row * a.itemsize
+    if how == COLUMN:
+        return a.data + offset_of(a, start) * a.itemsize
+    if how == GATHERED:
+        gather(a, start, n, staged)
+    return staged
+
+
 cdef void work(const Job* job, Py_ssize_t start, Py_ssize_t n, char* staged) noexcept nogil:
     """Elements start .. start+n of a job, a chunk at a time."""
     cdef Py_ssize_t stop = start + n, length, chunk = job.chunk
     cdef int k, last = job.count - 1
     cdef char* at[4]
     cdef const View* out = job.views[last]
-    if n <= 0:
-        return
-    for k in range(last):
-        if job.period[k] > 0 and job.period[k] != job.row:
-            repeat(job.views[k], job.period[k], min(chunk, n), staged + k * chunk * 8)
+    for k in range(last if n > 0 else 0):
+        if job.how[k] == REPEATED:
+            repeat(job.views[k], min(chunk, n), staged + k * chunk * 8)
     while start < stop:
         length = min(chunk, stop - start)
         if job.row > 0:
             length = min(length, job.row - start % job.row)
-        for k in range(last + 1):
-            if job.flat[k]:
-                at[k] = job.views[k].data + start * job.views[k].itemsize
-            elif job.row > 0 and job.period[k] == job.row:
-                at[k] = job.views[k].data + start % job.row * job.views[k].itemsize
-            else:
-                at[k] = staged + k * chunk * 8
-                if k < last and job.period[k] == 0:
-                    gather(job.views[k], start, length, at[k])
-        if job.staged_out:
-            at[last] = staged + last * chunk * 8
+        for k in range(last):
+            at[k] = operand(job.views[k], job.how[k], job.row, start, length, staged + k * chunk * 8)
+        at[last] = staged + last * chunk * 8 if job.staged_out else out.data + start * out.itemsize
         apply(job, at, length)
         if job.staged_out:
-            if job.flat[last]:
+            if job.how[last] == FLAT:
                 memcpy(out.data + start * out.itemsize, at[last], length * out.itemsize)
             else:
                 scatter(at[last], start, length, out)
@@ -103,30 +128,31 @@ cdef void one_block(const void* given, Py_ssize_t b, int thread) noexcept nogil:
 cdef int run(Job* job, int threads) noexcept nogil:
     """Cut a job in fixed blocks and work them off; -1 when there is no memory for the staging buffers."""
     cdef int k, last = job.count - 1
-    cdef bint all_flat = True
-    cdef Py_ssize_t period, row = 0
-    cdef Py_ssize_t size = job.views[last].size
+    cdef View* out = job.views[last]
+    cdef Py_ssize_t size = out.size
+    cdef bint stages
     coalesce(job.views, job.count)
-    for k in range(job.count):
-        job.flat[k] = contiguous(job.views[k])
-        all_flat = all_flat and job.flat[k]
-        period = 0 if job.flat[k] or k == last else period_of(job.views[k])
-        if period > 1:
-            row = period if row == 0 else row
-            period = period if period == row else 0     # of two lengths, one is staged
-        job.period[k] = period
-    job.row = row if row >= LONG_ROW else 0
-    job.staged_out = not job.flat[last]
+    job.chunk, job.row, job.staged = chunk_length(job.views, job.count), 0, NULL
+    job.staged_out = not contiguous(out)
     for k in range(last):               # compilers vectorise only what cannot overlap
-        if job.views[k].data == job.views[last].data:
-            job.staged_out = True
-    job.chunk = BLOCK if all_flat and not job.staged_out else chunk_length(job.views, job.count)
-    if row > 0 and job.row == 0:
-        job.chunk -= job.chunk % row    # whole rows: what is staged begins with one
+        job.staged_out = job.staged_out or job.views[k].data == out.data
+    stages = job.staged_out
+    for k in range(job.count):          # a transposed operand is read in chunks of many rows
+        job.how[k] = reading(job.views[k], job.verb == BINARY and k < last, job.chunk == CHUNK)
+        if k == 1 and single(job.how[0]) and single(job.how[1]):
+            job.how[1] = GATHERED
+        if job.how[k] == ROW or job.how[k] == COLUMN:
+            job.row = out.shape[out.ndim - 1]
+        if job.how[k] == REPEATED and job.views[k].strides[out.ndim - 1] != 0:
+            job.chunk -= job.chunk % out.shape[out.ndim - 1]    # whole rows: what is staged begins with one
+        stages = stages or job.how[k] >= REPEATED
+    if not stages:
+        job.chunk = BLOCK
     job.block = job.chunk * max(1, BLOCK // job.chunk)
-    job.staged = <char*> malloc(threads * job.count * job.chunk * 8 + 64)
-    if job.staged is NULL:
-        return -1
+    if stages:
+        job.staged = <char*> malloc(threads * job.count * job.chunk * 8 + 64)
+        if job.staged is NULL:
+            return -1
     if threads == 1:
         work(job, 0, size, job.staged)
     else:

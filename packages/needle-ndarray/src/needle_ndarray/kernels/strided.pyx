@@ -10,6 +10,12 @@ from needle_ndarray.kernels.views cimport (
 )
 from needle_ndarray.threads cimport share
 
+cdef extern from "transpose.h" nogil:
+    void transpose_floats "needle_transpose_tile_float"(
+        const float* a, Py_ssize_t stride, float* out, Py_ssize_t out_stride, Py_ssize_t n) noexcept
+    void transpose_doubles "needle_transpose_tile_double"(
+        const double* a, Py_ssize_t stride, double* out, Py_ssize_t out_stride, Py_ssize_t n) noexcept
+
 ctypedef unsigned char word1
 ctypedef unsigned int word4
 ctypedef unsigned long long word8
@@ -112,6 +118,16 @@ cdef Py_ssize_t chunk_length(View** views, int count) noexcept nogil:
     return CHUNK
 
 
+cdef Py_ssize_t offset_of(const View* a, Py_ssize_t flat) noexcept nogil:
+    """Elements from the view's first to its flat-th, in row-major order."""
+    cdef Py_ssize_t offset = 0
+    cdef int i
+    for i in range(a.ndim - 1, -1, -1):
+        offset += flat % a.shape[i] * a.strides[i]
+        flat //= a.shape[i]
+    return offset
+
+
 # ---- Runs --------------------------------------------------------------------------
 
 cdef void run(const W* a, Py_ssize_t stride, W* out, Py_ssize_t out_stride, Py_ssize_t n) noexcept nogil:
@@ -124,6 +140,9 @@ cdef void run(const W* a, Py_ssize_t stride, W* out, Py_ssize_t out_stride, Py_s
         value = a[0]                    # once: for all the compiler knows, out may lie there
         for i in range(n):
             out[i] = value
+    elif out_stride == 1 and stride == 2:       # a number that the compiler knows: vectors and shuffles
+        for i in range(n):
+            out[i] = a[2 * i]
     elif out_stride == 1:
         for i in range(n):
             out[i] = a[i * stride]
@@ -135,10 +154,16 @@ cdef void run(const W* a, Py_ssize_t stride, W* out, Py_ssize_t out_stride, Py_s
 cdef void tile_in(const W* a, Py_ssize_t row_stride, Py_ssize_t stride, W* out, Py_ssize_t rows, Py_ssize_t columns) noexcept nogil:
     """out[r, j] = a[r * row_stride + j * stride], TILE columns at a time so that a cache line is read once"""
     cdef Py_ssize_t first = 0, r, j
+    cdef bint square = rows == TILE and row_stride == 1
     while first + TILE <= columns:
-        for r in range(rows):
-            for j in range(TILE):
-                out[r * columns + first + j] = a[r * row_stride + (first + j) * stride]
+        if W is word4 and square:
+            transpose_floats(<const float*> a + first * stride, stride, <float*> out + first, columns, TILE)
+        elif W is word8 and square:
+            transpose_doubles(<const double*> a + first * stride, stride, <double*> out + first, columns, TILE)
+        else:
+            for r in range(rows):
+                for j in range(TILE):
+                    out[r * columns + first + j] = a[r * row_stride + (first + j) * stride]
         first += TILE
     for r in range(rows):
         for j in range(first, columns):
@@ -263,7 +288,7 @@ cdef struct Copy:
     const View* out
     bint a_flat, out_flat
     Py_ssize_t chunk, block         # elements staged at a time, and of a task
-    char* staged                    # room for two chunks, for every thread
+    char* staged                    # memory for two chunks, for every thread
 
 
 cdef void copy_range(const Copy* job, Py_ssize_t start, Py_ssize_t n, char* staged) noexcept nogil:

@@ -1,5 +1,7 @@
 # Vector mathematics on contiguous chunks: exp and the like, the activations and their gradients.
 
+from libc.string cimport memcpy
+
 from needle_ndarray.kernels.views cimport F, NO_LOOP
 from needle_ndarray.optable cimport (
     COS, ERF, EXP, EXPM1, GELU, GELU_GRAD, LOG, LOG1P, SIGMOID, SILU, SILU_GRAD, SIN, TANH
@@ -37,6 +39,7 @@ cdef extern from "activations.h" nogil:
     void silu_grad_double "needle_silu_grad_double"(const double* grad, const double* x, double* out, Py_ssize_t n)
 
 cdef enum:
+    PIECE = 256             # elements copied at a time where an operand is a single one
     LANES = 16              # vector functions get whole vectors: an element's bits do not depend on its place
 
 
@@ -126,16 +129,18 @@ cdef int grad_loop(int op, const F* grad, const F* x, F* out, Py_ssize_t n) noex
     return 0
 
 
-cdef int grad_chunk(int op, const F* grad, const F* x, F* out, Py_ssize_t n) noexcept nogil:
-    """grad_loop on whole vectors, as math_chunk"""
-    cdef F padded[3][LANES]
-    cdef Py_ssize_t whole = n - n % LANES, i
-    cdef int status = grad_loop(op, grad, x, out, whole)
-    if whole < n:
-        for i in range(LANES):
-            padded[0][i] = grad[whole + i] if whole + i < n else 1
-            padded[1][i] = x[whole + i] if whole + i < n else 1
-        grad_loop(op, padded[0], padded[1], padded[2], LANES)
-        for i in range(n - whole):
-            out[whole + i] = padded[2][i]
+cdef int grad_chunk(int op, const F* grad, const F* x, F* out, Py_ssize_t n, Py_ssize_t p, Py_ssize_t q) noexcept nogil:
+    """grad_loop on whole vectors, as math_chunk; steps p and q are 1, or 0: a single element, which is repeated"""
+    cdef F padded[3][PIECE]
+    cdef Py_ssize_t done = n - n % LANES if p == 1 and q == 1 else 0, length, whole, i
+    cdef int status = grad_loop(op, grad, x, out, done)
+    while done < n:
+        length = min(<Py_ssize_t> PIECE, n - done)
+        whole = (length + LANES - 1) // LANES * LANES
+        for i in range(whole):
+            padded[0][i] = grad[p * (done + i)] if i < length else 1
+            padded[1][i] = x[q * (done + i)] if i < length else 1
+        grad_loop(op, padded[0], padded[1], padded[2], whole)
+        memcpy(out + done, padded[2], length * sizeof(F))
+        done += length
     return status

@@ -86,22 +86,4 @@ NEEDLE_INLINE void FN(zip)(vec a, vec b, vec *low, vec *high)
 NEEDLE_INLINE vec FN(load)(const T *x) { return *(const unaligned *) x; }
 NEEDLE_INLINE void FN(store)(vec v, T *out) { *(unaligned *) out = v; }
 
-/* the first `left` elements, zeros in the other lanes */
-NEEDLE_INLINE vec FN(load_some)(const T *x, ptrdiff_t left)
-{
-    T line[LANES] = {0};
-    if (left >= LANES)
-        return FN(load)(x);
-    memcpy(line, x, left * sizeof(T));
-    return FN(load)(line);
-}
-
-NEEDLE_INLINE void FN(store_some)(vec v, T *out, ptrdiff_t left)
-{
-    if (left >= LANES)
-        FN(store)(v, out);
-    else
-        memcpy(out, &v, left * sizeof(T));
-}
-
 #endif

@@ -18,6 +18,7 @@ A first run, on data that comes with the package:
   needle eval runs/digits          measure the trained model
   needle train text --steps 300    a small GPT on the documentation of Python
   needle generate runs/text        what it writes
+  needle export runs/digits m.onnx the model for onnxruntime and others
 
 NEEDLE_TRACEBACK=1 shows where an error comes from."""
 
@@ -27,7 +28,7 @@ def parser() -> Any:
     import argparse
 
     from needle_nn import __version__
-    from needle_nn.command import bench, evaluate, generate, info, train
+    from needle_nn.command import bench, evaluate, export, generate, info, train
     from needle_nn.command.arguments import Parser
 
     made = Parser(
@@ -38,7 +39,7 @@ def parser() -> Any:
     )
     made.add_argument("--version", action="version", version=f"needle-nn {__version__}")
     commands = made.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
-    for module in (train, evaluate, generate, info, bench):
+    for module in (train, evaluate, generate, export, info, bench):
         module.add_to(commands)
     return made
 

@@ -17,6 +17,7 @@ from needle_nn.training import (
     Callback,
     EarlyStop,
     MetricsFile,
+    ProfileSteps,
     ProgressBar,
     SaveCheckpoints,
     TensorBoard,
@@ -79,6 +80,17 @@ def _add_recipe(made: argparse.ArgumentParser, name: str, recipe: Recipe) -> Non
     made.add_argument(
         "--log-every", type=int, default=10, metavar="N", help="steps between lines of metrics.jsonl (default: 10)"
     )
+    made.add_argument(
+        "--capture",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="replay steps as plans, with the same bits (default: on); --no-capture runs every one through Python",
+    )
+    made.add_argument(
+        "--profile",
+        metavar="FILE",
+        help="profile 20 steps: show where the time goes, write a trace for Perfetto to FILE",
+    )
     made.add_argument("--tensorboard", action="store_true", help="write for TensorBoard, too, in FOLDER/tensorboard")
     made.add_argument("--quiet", action="store_true", help="show nothing but errors")
 
@@ -135,6 +147,8 @@ def check_free(args: argparse.Namespace, checkpoints: Checkpoints) -> None:
 
 def run(args: argparse.Namespace) -> int:
     checkpoints = Checkpoints(args.out)
+    if args.profile and not os.path.isdir(os.path.dirname(os.path.abspath(args.profile))):
+        raise UsageError(f"--profile {args.profile}: there is no such folder")
     with ExitStack() as held:
         if checkpoints.folder.is_dir():
             held.enter_context(checkpoints.lock)
@@ -169,6 +183,7 @@ def train(
     callbacks: list[Callback] = [MetricsFile(folder / "metrics.jsonl", args.log_every)]
     callbacks += [TensorBoard(folder / "tensorboard", args.log_every)] if args.tensorboard else []
     callbacks += [] if args.quiet else [ProgressBar()]
+    callbacks += [ProfileSteps(args.profile, quiet=args.quiet)] if args.profile else []
     callbacks += [EarlyStop(optim.EarlyStopping(o.patience))] if o.patience else []
     callbacks.append(
         SaveCheckpoints(checkpoints, args.checkpoint_every, extra=saved, go_on=again)
@@ -183,6 +198,7 @@ def train(
         accumulate=o.accumulate,
         clip_norm=recipe.clip_norm,
         keep={"carried": model.carried} if hasattr(model, "carried") else {},
+        capture=args.capture,
     )
     if earlier is not None:
         trainer.load_state_dict(earlier.state)

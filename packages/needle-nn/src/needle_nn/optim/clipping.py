@@ -6,7 +6,7 @@ from typing import Any
 
 from needle import Tensor
 from needle_ndarray import NDArray
-from needle_ndarray.extension import Watched, bounded, recorder, repeat
+from needle_ndarray.extension import Watched, active_recorder, bounded, repeat
 from needle_nn.optim.options import number
 
 
@@ -38,7 +38,9 @@ def clip_grad_norm(params: Any, max_norm: float, norm_type: float = 2.0, error_i
     pairs = _gradients("clip_grad_norm", params)
     order = _order("clip_grad_norm", norm_type)
     norm, factor = repeat(_norm_and_factor, [g for _, g in pairs], order, most, error_if_nonfinite)
-    if recorder() is not None or not factor >= 1:  # NaN goes on into the gradients; a replay multiplies by 1 where need be
+    if (
+        active_recorder() is not None or not factor >= 1
+    ):  # NaN goes on into the gradients; a replay multiplies by 1 where need be
         for p, g in pairs:
             p.grad = Tensor.make_const(g * factor)
     return Watched.of(norm)

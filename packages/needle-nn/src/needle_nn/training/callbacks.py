@@ -11,6 +11,7 @@ from typing import Any, BinaryIO, TextIO
 
 from tqdm import tqdm
 
+import needle
 from needle_nn.checkpoint import Checkpoints
 from needle_nn.locking import Lock
 from needle_nn.training.history import append_row, keep_rows, read_metrics, write_rows
@@ -21,6 +22,7 @@ __all__ = [
     "EarlyStop",
     "MetricsFile",
     "Plateau",
+    "ProfileSteps",
     "ProgressBar",
     "SaveCheckpoints",
     "TensorBoard",
@@ -252,6 +254,43 @@ class Average(Callback):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.ema.load_state_dict(state)
+
+
+class ProfileSteps(Callback):
+    """Profile some steps (`needle.profile`): write a trace for Perfetto, and show tables by op and by verb.
+
+    Parameters
+    ----------
+    path : of the trace
+    steps : how many steps
+    skip : steps before them, in which caches fill; at least one
+    quiet : write the trace only
+    """
+
+    def __init__(self, path: str | os.PathLike, steps: int = 20, skip: int = 3, quiet: bool = False):
+        self.path, self.steps, self.skip, self.quiet = path, steps, max(skip, 1), quiet
+        self.profile = needle.profile()
+        self._seen, self._running = 0, contextlib.ExitStack()
+
+    def on_step_end(self, trainer: Any) -> None:
+        self._seen += 1
+        if self._seen == self.skip:
+            self._running.enter_context(self.profile)
+            self._running.callback(self._show)
+        elif self._seen == self.skip + self.steps:
+            self._running.close()
+
+    @contextlib.contextmanager
+    def fitting(self, trainer: Any) -> Iterator[None]:
+        with self._running:
+            yield
+
+    def _show(self) -> None:
+        self.profile.save(self.path)
+        if not self.quiet:
+            tables = self.profile.table("op"), self.profile.table("verb", 10)
+            count = min(self._seen - self.skip, self.steps)
+            print("", *tables, f"trace of {count} steps: {os.fspath(self.path)}", sep="\n\n", flush=True)
 
 
 class TensorBoard(Callback):

@@ -1,11 +1,11 @@
-/* A team of threads that work off the tasks of one call at a time.
+/* A pool of threads that work off the tasks of one call at a time.
  *
  * The caller never waits for a thread that sleeps: it takes every task that nobody has taken, and at the end waits only for those
  * who have begun one. So a call costs a microsecond where all are awake, and no more than the work itself where the other cores
  * are busy. (OpenMP gives each thread its share and waits for all of them: 50 microseconds for one that has gone to sleep, and
  * a time slice of the system for one whose core somebody else is using.) */
-#ifndef NEEDLE_TEAM_H
-#define NEEDLE_TEAM_H
+#ifndef NEEDLE_THREAD_POOL_H
+#define NEEDLE_THREAD_POOL_H
 #include <pthread.h>
 #include <sched.h>
 #include <stddef.h>
@@ -35,7 +35,7 @@ static struct {
     pthread_mutex_t busy, lock;
     pthread_cond_t work, done;
     needle_range range[NEEDLE_MAX_THREADS];
-} team = {.busy = PTHREAD_MUTEX_INITIALIZER,
+} pool = {.busy = PTHREAD_MUTEX_INITIALIZER,
           .lock = PTHREAD_MUTEX_INITIALIZER,
           .work = PTHREAD_COND_INITIALIZER,
           .done = PTHREAD_COND_INITIALIZER};
@@ -59,14 +59,14 @@ static inline int64_t needle_now(void)
 /* Work off one's own share, then what is left of the others'. */
 static void needle_take(int me)
 {
-    for (int k = 0; k < team.threads; k++) {
-        needle_range *from = &team.range[(me + k) % team.threads];
+    for (int k = 0; k < pool.threads; k++) {
+        needle_range *from = &pool.range[(me + k) % pool.threads];
         for (;;) {
-            ptrdiff_t i = __atomic_fetch_add(&from->next, team.grain, __ATOMIC_RELAXED), end = from->end;
+            ptrdiff_t i = __atomic_fetch_add(&from->next, pool.grain, __ATOMIC_RELAXED), end = from->end;
             if (i >= end)
                 break;
-            for (ptrdiff_t stop = i + team.grain < end ? i + team.grain : end; i < stop; i++)
-                team.task(team.job, i, me);
+            for (ptrdiff_t stop = i + pool.grain < end ? i + pool.grain : end; i < stop; i++)
+                pool.task(pool.job, i, me);
         }
     }
 }
@@ -79,16 +79,16 @@ static uint64_t needle_wait(uint64_t last)
     uint64_t gate;
     for (int64_t end = needle_now() + NEEDLE_AWAKE; needle_now() < end; sched_yield())
         for (int k = 0; k < 64; k++) {
-            if (needle_called(gate = __atomic_load_n(&team.gate, __ATOMIC_ACQUIRE), last))
+            if (needle_called(gate = __atomic_load_n(&pool.gate, __ATOMIC_ACQUIRE), last))
                 return gate;
             needle_pause();
         }
-    pthread_mutex_lock(&team.lock);
-    __atomic_add_fetch(&team.sleeping, 1, __ATOMIC_SEQ_CST);
-    while (!needle_called(gate = __atomic_load_n(&team.gate, __ATOMIC_SEQ_CST), last))
-        pthread_cond_wait(&team.work, &team.lock);
-    __atomic_sub_fetch(&team.sleeping, 1, __ATOMIC_SEQ_CST);
-    pthread_mutex_unlock(&team.lock);
+    pthread_mutex_lock(&pool.lock);
+    __atomic_add_fetch(&pool.sleeping, 1, __ATOMIC_SEQ_CST);
+    while (!needle_called(gate = __atomic_load_n(&pool.gate, __ATOMIC_SEQ_CST), last))
+        pthread_cond_wait(&pool.work, &pool.lock);
+    __atomic_sub_fetch(&pool.sleeping, 1, __ATOMIC_SEQ_CST);
+    pthread_mutex_unlock(&pool.lock);
     return gate;
 }
 
@@ -99,16 +99,16 @@ static void *needle_member(void *number)
     for (;;) {
         uint64_t gate = needle_wait(last);
         while (needle_called(gate, last)) {
-            if (!__atomic_compare_exchange_n(&team.gate, &gate, gate + 1, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+            if (!__atomic_compare_exchange_n(&pool.gate, &gate, gate + 1, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
                 continue; /* `gate` is what it is now */
             last = gate >> 32;
-            if (me < team.threads)
+            if (me < pool.threads)
                 needle_take(me);
-            gate = __atomic_sub_fetch(&team.gate, 1, __ATOMIC_SEQ_CST);
-            if (!(gate & NEEDLE_INSIDE) && __atomic_load_n(&team.waiting, __ATOMIC_SEQ_CST)) {
-                pthread_mutex_lock(&team.lock);
-                pthread_cond_signal(&team.done);
-                pthread_mutex_unlock(&team.lock);
+            gate = __atomic_sub_fetch(&pool.gate, 1, __ATOMIC_SEQ_CST);
+            if (!(gate & NEEDLE_INSIDE) && __atomic_load_n(&pool.waiting, __ATOMIC_SEQ_CST)) {
+                pthread_mutex_lock(&pool.lock);
+                pthread_cond_signal(&pool.done);
+                pthread_mutex_unlock(&pool.lock);
             }
         }
     }
@@ -118,12 +118,12 @@ static void *needle_member(void *number)
 /* Threads do not survive a fork: the child starts new ones. */
 static void needle_forked(void)
 {
-    pthread_mutex_init(&team.busy, NULL);
-    pthread_mutex_init(&team.lock, NULL);
-    pthread_cond_init(&team.work, NULL);
-    pthread_cond_init(&team.done, NULL);
-    team.started = team.sleeping = team.waiting = 0;
-    team.gate = 0;
+    pthread_mutex_init(&pool.busy, NULL);
+    pthread_mutex_init(&pool.lock, NULL);
+    pthread_cond_init(&pool.work, NULL);
+    pthread_cond_init(&pool.done, NULL);
+    pool.started = pool.sleeping = pool.waiting = 0;
+    pool.gate = 0;
 }
 
 static void needle_start(int threads)
@@ -136,11 +136,11 @@ static void needle_start(int threads)
         return;
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     pthread_attr_setstacksize(&attributes, NEEDLE_STACK);
-    while (registered && team.started < threads - 1) {
+    while (registered && pool.started < threads - 1) {
         pthread_t thread;
-        if (pthread_create(&thread, &attributes, needle_member, (void *) (intptr_t) (team.started + 1)))
+        if (pthread_create(&thread, &attributes, needle_member, (void *) (intptr_t) (pool.started + 1)))
             break; /* the caller takes what nobody takes */
-        team.started++;
+        pool.started++;
     }
     pthread_attr_destroy(&attributes);
 }
@@ -149,48 +149,48 @@ static void needle_start(int threads)
 static void needle_finish(void)
 {
     int64_t end = needle_now() + NEEDLE_PATIENCE;
-    while (__atomic_load_n(&team.gate, __ATOMIC_ACQUIRE) & NEEDLE_INSIDE) {
+    while (__atomic_load_n(&pool.gate, __ATOMIC_ACQUIRE) & NEEDLE_INSIDE) {
         if (needle_now() >= end) {
-            pthread_mutex_lock(&team.lock);
-            __atomic_store_n(&team.waiting, 1, __ATOMIC_SEQ_CST);
-            while (__atomic_load_n(&team.gate, __ATOMIC_SEQ_CST) & NEEDLE_INSIDE)
-                pthread_cond_wait(&team.done, &team.lock);
-            __atomic_store_n(&team.waiting, 0, __ATOMIC_SEQ_CST);
-            pthread_mutex_unlock(&team.lock);
+            pthread_mutex_lock(&pool.lock);
+            __atomic_store_n(&pool.waiting, 1, __ATOMIC_SEQ_CST);
+            while (__atomic_load_n(&pool.gate, __ATOMIC_SEQ_CST) & NEEDLE_INSIDE)
+                pthread_cond_wait(&pool.done, &pool.lock);
+            __atomic_store_n(&pool.waiting, 0, __ATOMIC_SEQ_CST);
+            pthread_mutex_unlock(&pool.lock);
             return;
         }
         needle_pause();
     }
 }
 
-/* task(job, i, thread) for every i < n, with thread < threads; alone where the team works for somebody else, a task included. */
+/* task(job, i, thread) for every i < n, with thread < threads; alone where the pool works for somebody else, a task included. */
 static void needle_share(needle_task task, const void *job, ptrdiff_t n, int threads)
 {
     threads = threads < n ? threads : (int) n;
-    if (threads <= 1 || pthread_mutex_trylock(&team.busy)) {
+    if (threads <= 1 || pthread_mutex_trylock(&pool.busy)) {
         for (ptrdiff_t i = 0; i < n; i++)
             task(job, i, 0);
         return;
     }
-    if (team.started < threads - 1)
+    if (pool.started < threads - 1)
         needle_start(threads);
-    team.task = task, team.job = job, team.threads = threads;
-    team.grain = n / ((ptrdiff_t) threads * NEEDLE_CLAIMS) + 1;
+    pool.task = task, pool.job = job, pool.threads = threads;
+    pool.grain = n / ((ptrdiff_t) threads * NEEDLE_CLAIMS) + 1;
     for (int t = 0; t < threads; t++) {
-        team.range[t].next = n / threads * t + (t < n % threads ? t : n % threads);
-        team.range[t].end = team.range[t].next + n / threads + (t < n % threads);
+        pool.range[t].next = n / threads * t + (t < n % threads ? t : n % threads);
+        pool.range[t].end = pool.range[t].next + n / threads + (t < n % threads);
     }
-    uint64_t call = (team.gate >> 32) + 1;
-    __atomic_store_n(&team.gate, call << 32 | NEEDLE_OPEN, __ATOMIC_SEQ_CST);
-    if (__atomic_load_n(&team.sleeping, __ATOMIC_SEQ_CST)) {
-        pthread_mutex_lock(&team.lock);
-        pthread_cond_broadcast(&team.work);
-        pthread_mutex_unlock(&team.lock);
+    uint64_t call = (pool.gate >> 32) + 1;
+    __atomic_store_n(&pool.gate, call << 32 | NEEDLE_OPEN, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&pool.sleeping, __ATOMIC_SEQ_CST)) {
+        pthread_mutex_lock(&pool.lock);
+        pthread_cond_broadcast(&pool.work);
+        pthread_mutex_unlock(&pool.lock);
     }
     needle_take(0);
-    if (__atomic_and_fetch(&team.gate, ~NEEDLE_OPEN, __ATOMIC_SEQ_CST) & NEEDLE_INSIDE)
+    if (__atomic_and_fetch(&pool.gate, ~NEEDLE_OPEN, __ATOMIC_SEQ_CST) & NEEDLE_INSIDE)
         needle_finish();
-    pthread_mutex_unlock(&team.busy);
+    pthread_mutex_unlock(&pool.busy);
 }
 
 #endif

@@ -1,0 +1,5 @@
+"""The converters of Needle's ops: importing this fills the table of `needle_nn.onnx.registry`."""
+
+from needle_nn.onnx.converters import elementwise, indexing, networks, products, recurrent, reductions, shapes
+
+__all__ = ["elementwise", "indexing", "networks", "products", "recurrent", "reductions", "shapes"]
