@@ -35,6 +35,7 @@ class Plan:
         self.input_views = [recorder.view(a) for a in inputs]
         self.output_views = [recorder.view(a) for a in outputs]
         self.outside = {number: recorder.outside[key] for key, number in recorder.outside_numbers.items()}
+        self.handles = {number: key for key, number in recorder.outside_numbers.items()}  # ids of buffers, also of those let go
         self.outputs = {view.buffer for view in self.output_views if view.buffer >= 0}
         self.constants: set[int] = set()
         self.once: list[Call] = []  # run when the plan is made
