@@ -27,6 +27,7 @@ ENGINE = [
     "dtype_rules",
     "modes",
     "operators",
+    "guards",
     "replaying",
     "tracing",
 ]

@@ -20,7 +20,7 @@ ROOT = "src/needle_ndarray"
 SHARED = (
     "needle_ndarray._cython"  # Cython's own code for memoryviews: once, instead of 8,000 lines of C in every module
 )
-MODULES = ["buffer", "backend", "threads", "blas", "interop", "extension", "replay"]
+MODULES = ["buffer", "backend", "threads", "blas", "interop", "extension", "replay", "capture.tape"]
 MODULES += ["ndarray", "layout", "operands", "dispatch", "arguments", "optimizer_steps", "capsules"]  # the array
 CPU_BACKEND = ["backend", "convolution", "network", "optimizers", "recurrent"]
 KERNELS = [

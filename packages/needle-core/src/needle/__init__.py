@@ -15,7 +15,6 @@ from needle.autograd import (
     set_default_dtype,
 )  # fmt: skip
 from needle.backend_selection import all_devices, cpu, cpu_numpy, cuda, default_device
-from needle.capturing import *
 from needle.custom import *
 from needle.init import ones, ones_like, zeros, zeros_like
 from needle.modes import *
@@ -26,8 +25,9 @@ from needle_ndarray import show_config
 __version__ = "0.1.0"
 
 # needle-nn depends on this package, and drawing takes longer to import than everything else: on first use.
-_ON_FIRST_USE = ("nn", "optim", "data", "onnx", "testing", "drawing", "profiling")
+_ON_FIRST_USE = ("nn", "optim", "data", "onnx", "testing", "drawing", "profiling", "capturing")
 _FROM = {"draw_graph": "drawing", "Graph": "drawing", "profile": "profiling", "Profile": "profiling"}
+_FROM |= dict.fromkeys(("capture", "Captured", "CapturedPlan", "CaptureError", "CaptureWarning"), "capturing")
 
 
 def __getattr__(name: str):

@@ -37,7 +37,7 @@ def plan_boxes(plan: Plan, names: dict[str, Any], max_nodes: int) -> tuple[list[
 def _array_box(plan: Plan, view: Any, labels: dict[int, str]) -> Box:
     """What was there before the calls: an array of the user's, or one that was computed when the plan was made."""
     if view.buffer < 0:
-        label = labels.get(id(plan.outside[view.buffer]._handle))
+        label = labels.get(plan.handles[view.buffer])
         title, detail = label or _name(view), _layout(view)
         return "array", title, detail, f"{title}: {detail}, there before the call"
     title, detail = _name(view), _layout(view)

@@ -22,6 +22,7 @@ from needle_ndarray.buffer cimport Buffer
 from needle_ndarray.kernels.views cimport View
 from needle_ndarray.ndarray cimport MAX_NDIM, NDArray
 
+from needle_ndarray.capture import active_recorder
 from needle_ndarray.dtypes import DTYPES, dtype as to_dtype_object
 from needle_ndarray.ndarray import make_array
 
@@ -301,6 +302,8 @@ cdef object share(str what, object values, object device, bint may_copy):
         if not may_copy:
             raise BufferError(f"{what}: the memory is {reason}, and copy=False")
         return make_array(values.astype(native, copy=False), dtype, device)
+    if active_recorder() is not None:
+        active_recorder().refuse("shares the memory of an array with NumPy or another library")
     low, high = np.lib.array_utils.byte_bounds(values)
     cdef Span span = Span()
     span.ptr, span.nbytes, span.owner = <char*> <size_t> low, high - low, values

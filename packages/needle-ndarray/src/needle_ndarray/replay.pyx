@@ -8,7 +8,7 @@ from cpython.tuple cimport PyTuple_GET_ITEM
 from libc.stdlib cimport free, malloc
 
 from needle_ndarray.backend cimport Backend, Op
-from needle_ndarray.ndarray cimport NDArray, empty_compact, view_of
+from needle_ndarray.ndarray cimport MAX_NDIM, NDArray, empty_compact, view_of
 from needle_ndarray.optable cimport itemsize
 
 from needle_ndarray.capture.verbs import ARGUMENTS
@@ -49,6 +49,24 @@ cdef int check_call(str verb, object target, tuple args) except -1:
     return 0
 
 
+cdef int check_patch(str verb, tuple args, tuple path, Py_ssize_t call, Py_ssize_t index) except -1:
+    """Refuse a number where something else belongs: an op, axes, a list of arrays."""
+    cdef Py_ssize_t first
+    if not 1 <= len(path) <= 2 or call < 0 or index < -1:
+        raise ValueError(f"Replay: {path}, {call}, {index} is no place for a number")
+    first = path[0]
+    if not 0 <= first < len(args):
+        raise ValueError(f"Replay: {verb} has no argument {first}")
+    value = args[first]
+    if len(path) == 2:
+        if not (type(value) is tuple or verb == "repeat" and type(value) is list) or not 0 <= path[1] < len(value):
+            raise ValueError(f"Replay: {verb}: argument {first} has no number {path[1]}")
+        value = value[path[1]]
+    if type(value) is not float:
+        raise ValueError(f"Replay: {verb}: {value!r:.40}, argument {first}, is no number that could be replaced")
+    return 0
+
+
 cdef object observer = None         # told of every replay, or None
 
 
@@ -74,7 +92,7 @@ cdef class Replay:
     cdef dict patches
     cdef int* codes
     cdef readonly Py_ssize_t count
-    cdef readonly Py_ssize_t position   # the call that is being made
+    cdef readonly Py_ssize_t position   # the call that is being made, or was the last
     cdef public object plan         # what it was made from, for an observer; or None
     cdef list results               # of repeated functions, in order
     cdef list written               # an array on each buffer of others that is written to
@@ -85,14 +103,25 @@ cdef class Replay:
         self.codes = <int*> malloc((self.count + 1) * sizeof(int))
         if self.codes is NULL:
             raise MemoryError(f"no memory for a plan of {self.count} calls")
-        self.verbs = [call[0] for call in calls]
-        self.targets = [call[1] for call in calls]
-        self.args = [tuple(call[2]) for call in calls]
-        self.patches = patches
-        self.results, self.written = [], written
+        self.verbs, self.targets, self.args = [], [], []
+        for verb, target, args in calls:
+            self.verbs.append(verb)
+            self.targets.append(target)
+            self.args.append(tuple(args))
+        if len(self.verbs) != self.count:
+            raise ValueError("Replay: the list of calls changes while it is read")
+        self.patches = {}
+        self.results, self.written = [], list(written)
+        for array in self.written:
+            if not isinstance(array, NDArray):
+                raise TypeError(f"Replay: expected arrays that are written to, got {type(array).__name__}")
         for i in range(self.count):
             self.codes[i] = CODES.get(self.verbs[i], OTHER)
             check_call(self.verbs[i], self.targets[i], self.args[i])
+            if i in patches:
+                self.patches[i] = [(tuple(path), call, index) for path, call, index in patches[i]]
+                for path, call, index in self.patches[i]:
+                    check_patch(self.verbs[i], self.args[i], path, call, index)
 
     def __dealloc__(self):
         free(self.codes)
@@ -110,20 +139,28 @@ cdef class Replay:
             here.ends(self)
 
     cdef int make_calls(self) except -1:
+        if self.results:
+            self.results = []
+        try:
+            self.run_calls()
+        finally:
+            for array in self.written:
+                (<NDArray> array).mark_written()
+        return 0
+
+    cdef int run_calls(self) except -1:
         cdef Py_ssize_t i
         cdef tuple args
         cdef Backend backend
         cdef int code
-        if self.results:
-            self.results = []
         for i in range(self.count):
-            code = self.codes[i]
             self.position = i
+            code = self.codes[i]
             args = <tuple> PyList_GET_ITEM(self.args, i)
             if self.patches and i in self.patches:
                 args = self.patched(i, args)
             if code == REPEAT:
-                self.results.append((<object> PyList_GET_ITEM(self.targets, i))(*args))
+                self.results.append((<object> PyList_GET_ITEM(self.targets, i))(*[lent(arg) for arg in args]))
                 continue
             backend = <Backend> PyList_GET_ITEM(self.targets, i)
             if code == BINARY:
@@ -165,8 +202,6 @@ cdef class Replay:
                 getattr(backend, self.verbs[i])(*args)
             if i % 16 == 15:
                 PyErr_CheckSignals()
-        for array in self.written:
-            (<NDArray?> array).mark_written()
         return 0
 
     def number(self, Py_ssize_t call, Py_ssize_t index):
@@ -185,39 +220,80 @@ cdef class Replay:
             else:
                 inner = list(made[path[0]])
                 inner[path[1]] = value
-                made[path[0]] = type(args[path[0]])(inner)
+                made[path[0]] = inner if type(args[path[0]]) is list else tuple(inner)
         return tuple(made)
 
 
+cdef object lent(object arg):
+    """What a repeated function gets of an array: an object of its own, since the plan points its arrays elsewhere"""
+    if isinstance(arg, NDArray):
+        return like(<NDArray> arg)
+    if type(arg) is list or type(arg) is tuple:
+        return type(arg)([lent(each) for each in arg])
+    return arg
+
+
+cdef class Layout:
+    """What a plan takes for granted of an array: shape, strides, dtype and device."""
+
+    cdef Backend backend
+    cdef int dtype, ndim
+    cdef Py_ssize_t sizes[2 * MAX_NDIM]
+
+    def __init__(self, NDArray array not None):
+        cdef int i
+        self.backend, self.dtype, self.ndim = array._backend, array._dtype, array._ndim
+        for i in range(self.ndim):
+            self.sizes[i], self.sizes[MAX_NDIM + i] = array._shape[i], array._strides[i]
+
+    cpdef bint fits(self, object array) except -1:
+        """Whether an array is laid out so."""
+        cdef NDArray a = <NDArray?> array
+        cdef int i
+        if a._dtype != self.dtype or a._ndim != self.ndim or a._backend is not self.backend:
+            return False
+        for i in range(self.ndim):
+            if a._shape[i] != self.sizes[i] or a._strides[i] != self.sizes[MAX_NDIM + i]:
+                return False
+        return True
+
+
 cdef class Views:
-    """The views that a plan has of one buffer, so that they can be pointed at another one of the same layout."""
+    """The views that a plan has of one array's memory, so that they can be pointed at another one of the same layout."""
 
     cdef list views
-    cdef list shifts                # of each, in elements from the base's first one
+    cdef list shifts                # of each, in bytes from the base's first element
     cdef NDArray base               # what they show now
+    cdef Layout layout
 
     def __init__(self, NDArray base not None, list views not None):
         cdef NDArray view
+        cdef Py_ssize_t low, high, first, last
+        extent(base, &low, &high)
         for view in views:
             if view._buffer is not base._buffer:
                 raise ValueError("Views: a view of another buffer")
-        self.views, self.base = views, base
+            extent(view, &first, &last)
+            if view._size and (first < low or last > high):
+                raise ValueError(f"Views: bytes {first} to {last} of a buffer, outside of {low} to {high}")
+        self.views, self.base, self.layout = list(views), base, Layout(base)
         self.shifts = [view._offset * itemsize(view._dtype) - base._offset * itemsize(base._dtype) for view in views]
 
     cpdef point(self, NDArray base):
         """Show the memory of `base` from now on: an array of the same shape, strides, dtype and device."""
         cdef NDArray view
-        cdef Py_ssize_t i, shift
+        cdef Py_ssize_t i, start
         if base is self.base:
             return
-        if base is None or not same_layout(base, self.base):
+        if base is None or not self.layout.fits(base):
             given = "nothing" if base is None else f"{base.shape}, {base.dtype}"
             raise ValueError(f"a plan for shape {self.base.shape}, {self.base.dtype} was given {given}")
         for i in range(len(self.views)):
-            view, shift = <NDArray> PyList_GET_ITEM(self.views, i), self.shifts[i]
+            view = <NDArray> PyList_GET_ITEM(self.views, i)
+            start = base._offset * itemsize(base._dtype) + <Py_ssize_t> self.shifts[i]
             view._buffer = base._buffer
-            view._offset = (base._offset * itemsize(base._dtype) + shift) // itemsize(view._dtype)
-            view._ptr = base._ptr + shift if base._ptr is not NULL else NULL
+            view._offset = start // itemsize(view._dtype)
+            view._ptr = base._ptr + <Py_ssize_t> self.shifts[i] if base._ptr is not NULL else NULL
         self.base = base
 
     cpdef bint renew(self, Py_ssize_t others=0) except -1:
@@ -230,24 +306,31 @@ cdef class Views:
         return False
 
 
+cdef void extent(NDArray a, Py_ssize_t* low, Py_ssize_t* high) noexcept:
+    """The bytes of the buffer that an array reaches: low <= byte < high"""
+    cdef Py_ssize_t first = a._offset, last = a._offset
+    cdef int i
+    for i in range(a._ndim):
+        if a._strides[i] < 0:
+            first += (a._shape[i] - 1) * a._strides[i]
+        else:
+            last += (a._shape[i] - 1) * a._strides[i]
+    low[0], high[0] = first * itemsize(a._dtype), (last + 1) * itemsize(a._dtype)
+    if a._size == 0:
+        high[0] = low[0]
+
+
 def renew_all(list groups not None, list others not None):
     """Each Views' `renew`, with its number of other arrays, in whose place it then puts whether there is new memory."""
     cdef Py_ssize_t i
+    if len(groups) != len(others):
+        raise ValueError(f"renew_all: {len(groups)} groups, {len(others)} numbers")
     for i in range(len(groups)):
         others[i] = (<Views?> groups[i]).renew(others[i])
 
 
-def like(NDArray view not None):
+cpdef NDArray like(NDArray view):
     """Another object for the same view: what is handed out, while the plan points its own elsewhere."""
+    if view is None:
+        raise TypeError("like: expected an array, got None")
     return view_of(view, view._ndim, view._shape, view._strides, 0)
-
-
-cpdef bint same_layout(NDArray a, NDArray b) except -1:
-    """Whether a plan recorded with `a` can read `b`: shape, strides, dtype and device are equal."""
-    cdef int i
-    if a is None or b is None or a._dtype != b._dtype or a._ndim != b._ndim or a._backend is not b._backend:
-        return False
-    for i in range(a._ndim):
-        if a._shape[i] != b._shape[i] or a._strides[i] != b._strides[i]:
-            return False
-    return True

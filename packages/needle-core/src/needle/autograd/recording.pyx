@@ -87,8 +87,14 @@ cdef int note_used(tuple inputs, Modes* here, bint recorded) except -1:
             if recorded and x.wants_grad and x.op is not None:
                 active_recorder().refuse("uses a tensor whose graph was recorded before the call")
             if id(x) not in used:
-                used[id(x)] = (x, x.array, None if x.gradient is None else (<Value> x.gradient).array)
+                used[id(x)] = (x, x.array, None if x.gradient is None else (<Value> x.gradient).array, flag_bits(x))
     return 0
+
+
+cdef int flag_bits(Value value) noexcept:
+    """What decides, besides the data, which graph is recorded and where gradients go."""
+    return (value.wants_grad + 2 * value.retains_grad + 4 * (value.hooks is not None and len(value.hooks) > 0)
+            + 8 * (value.gradient is not None) + 16 * (value.wants_grad and value.op is not None))
 
 
 cdef int listeners = 0          # how many want to know which op is computed

@@ -7,6 +7,7 @@ import operator
 
 import needle_ndarray as array_api
 import numpy as np
+from needle_ndarray.extension import active_recorder
 
 from needle._hints import Size, warn_of_identity
 
@@ -122,6 +123,10 @@ cdef class Tensor(Value):
     def grad(self, value):
         if value is not None and not isinstance(value, Tensor):
             raise TypeError(f"Tensor.grad: expected a Tensor or None, got {type(value).__name__}")
+        if modes_here().used is not NULL:
+            note_used((self,), modes_here(), False)
+            if value is None and not active_recorder().calls:
+                active_recorder().cleared[id(self)] = self
         self.gradient = value
 
     def numpy(self):
@@ -220,6 +225,8 @@ cdef class Tensor(Value):
 
     def retain_grad(self):
         """Keep `.grad` of this tensor in backward, even where it is not a leaf; returns the tensor."""
+        if modes_here().used is not NULL:
+            note_used((self,), modes_here(), False)
         self.retains_grad = True
         return self
 

@@ -138,6 +138,8 @@ cdef class Value:
     def requires_grad(self, bint wanted):
         if wanted and self.op is None and not is_float(self):
             raise TypeError(f"only floats have gradients, this is {realize(self).dtype}")
+        if modes_here().used is not NULL:
+            note_used((self,), modes_here(), False)
         self.wants_grad = wanted
 
     @property
@@ -285,6 +287,8 @@ cdef int assign(Value value, object data) except -1:
         for d in data:
             if not isinstance(d, ndarray_type):
                 raise TypeError(f"cached_data: expected a tuple of NDArrays, got one with {type(d).__name__}")
+    if modes_here().used is not NULL:
+        note_used((value,), modes_here(), False)
     note_write(value)
     value.array, value.spec, value.assigned = data, None, True
     arrays.clock[0] += 1

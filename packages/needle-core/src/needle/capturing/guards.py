@@ -1,175 +1,415 @@
-"""What a function read from Python while it was recorded: numbers, flags, objects. A plan holds only while they stay the same.
+"""What a function may read from Python: numbers, flags, objects. A plan holds only while they stay the same.
 
-While a function is recorded, every Python function that it calls is seen (`sys.setprofile`). The names in its code say what it may
-read: global variables, variables of enclosing functions, attributes of its arguments and of what these lead to. Each such value is
-written down with the dictionary it was found in. What cannot be repeated at all (random numbers of Python or NumPy, the
-clock, files) is refused when it is called.
+While a function is recorded, `sys.setprofile` shows every Python function that it calls. The names in their code are all that they
+can read: global variables, variables of enclosing functions, attributes. Before the next recording, everything that these names lead
+to is written down as guards, from the function, its arguments and its global variables on. They have to hold after that call too:
+a function that changes what it reads would have to change it again.
+
+What cannot be repeated at all (random numbers of Python or NumPy, the clock, files, iterators that go on) is refused.
 """
 
-import os.path
+import gc
+import random
 import sys
-from collections.abc import Callable
-from types import CodeType, FrameType, FunctionType, ModuleType
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import partial
+from pathlib import Path
+from types import CodeType, FrameType, FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any
 
+import numpy as np
+
 from needle.autograd import Tensor
-from needle.autograd.replaying import ENTRIES, MISSING, Guard, entries
+from needle.autograd.guards import Guard, Profile
+from needle_ndarray import NDArray
 from needle_ndarray.extension import Recorder, place_in_library
 
-#: Modules whose functions give something else each time.
+#: Modules whose C functions give something else each time, or do what a replay would not.
 CHANGING = {
     "random": "draws random numbers of Python's `random`",
     "_random": "draws random numbers of Python's `random`",
     "numpy.random": "draws NumPy's random numbers",
     "time": "reads the clock",
+    "datetime": "reads the clock",
     "io": "reads or writes a file",
     "_io": "reads or writes a file",
+    "posix": "asks the operating system",
+    "_thread": "starts a thread, or waits for one",
+    "_queue": "hands something to another thread",
+    "_warnings": "warns, which a replay would not",
+    "_contextvars": "reads a context variable",
+}
+#: Of these modules, only these functions cannot be repeated.
+ONLY = {
+    "datetime": {"now", "utcnow", "today"},
+    "_thread": {"start_new_thread", "start_joinable_thread"},
+    "posix": {"urandom", "getrandom", "open", "read", "write", "listdir", "scandir", "stat"},
 }
 PRINTING = "prints, which a replay would not"
-DEPTH = 3  # attributes of attributes that are followed
-MOST = 10_000  # values written down for a function
-
-
-class Cell:
-    """A variable of an enclosing function, as a dictionary of one entry."""
-
-    def __init__(self, cell: Any):
-        self.cell = cell
-
-    def get(self, key: Any, default: Any) -> Any:
-        try:
-            return self.cell.cell_contents
-        except ValueError:  # deleted
-            return default
+BY_NAME = {"getattr", "hasattr", "setattr", "delattr", "attrgetter", "methodcaller"}  # attributes by a text
+MOST = 20_000  # values that may be written down
+LARGE = 1 << 16  # bytes of an array of NumPy whose content is compared
+ATOMS = (type(None), bool, int, float, complex, str, bytes, range, slice, type(...), np.generic, np.dtype, Tensor)
 
 
 class Watch:
-    """Writes guards down while a function runs."""
+    """What a captured function is known to run, from all of its recordings so far."""
 
-    def __init__(self, function: Callable, recorder: Recorder):
-        self.recorder = recorder
-        self.guards: dict[tuple[int, Any], Guard] = {}
-        self.functions: dict[CodeType, FunctionType] = {}  # to find the variables of enclosing functions
-        self.seen: set[tuple[int, int]] = set()
-        self.before: Any = None
-        inner = getattr(function, "__func__", function)
-        if isinstance(inner, FunctionType):
-            self.functions[inner.__code__] = inner
+    def __init__(self, function: Callable):
+        self.function = function
+        self.codes: dict[int, tuple[CodeType, dict[str, Any]]] = {}  # user's and layers' code, with its global variables
+        self.names: set[str] = set()
+        self.users: set[str] = set()  # names in the user's own code
+        self.roots: dict[int, Any] = {}  # what library code says that it depends on
+        self.all_names = False
+        self._recorder: Any = None
+        self._profile = Profile(self._learn, self._called)
 
-    def __enter__(self) -> "Watch":
-        self.before = sys.getprofile()
-        sys.setprofile(self._event)
-        return self
+    @contextmanager
+    def watching(self, recorder: Recorder) -> Iterator[None]:
+        """Refuse what cannot be repeated, and learn which code runs."""
+        self._recorder = recorder
+        collects = gc.isenabled()
+        gc.disable()  # what is collected by chance is not what the function does
+        try:
+            with self._profile:
+                yield
+        finally:
+            if collects:
+                gc.enable()
 
-    def __exit__(self, *exception: Any) -> None:
-        sys.setprofile(self.before)
+    def _called(self, frame: FrameType, function: Any) -> None:
+        """The user's code calls a function in C."""
+        if self._recorder.repeating:
+            return  # in a repeated function, which every replay calls
+        why = changing(function, self._recorder)
+        if why and self._recorder.refused is None:
+            self._recorder.refuse(why, line_of(frame))
 
-    def _event(self, frame: FrameType, event: str, argument: Any) -> None:
-        if self.recorder.repeating:
-            return
-        if event == "call":
-            kind = kind_of(frame.f_code.co_filename)
-            if kind == "user" or kind == "layer":
-                self._read(frame, kind)
-            elif frame.f_globals.get("__name__") == "logging" and frame.f_back is not None:
-                caller = frame.f_back
-                if kind_of(caller.f_code.co_filename) == "user":
-                    self.recorder.refuse("logs, which a replay would not", (caller.f_code.co_filename, caller.f_lineno))
-        elif event == "c_call" and kind_of(frame.f_code.co_filename) == "user":
-            why = changing(argument)
-            if why:
-                self.recorder.refuse(why, (frame.f_code.co_filename, frame.f_lineno))
-
-    def add(self, dependencies: list[tuple[Any, Any]]) -> None:
-        """What library code has said it depends on: entries of dictionaries, or with None for a key all of them."""
-        for container, key in dependencies:
-            if key is None:
-                self.guards[(id(container), ENTRIES)] = Guard(container, ENTRIES, entries(container), "the state kept")
-            else:
-                self.guards[(id(container), key)] = Guard(container, key, container.get(key, MISSING), str(key))
-
-    # ---- What a function may read ----------------------------------------------------------------------------------------
-
-    def _read(self, frame: FrameType, kind: str) -> None:
+    def _learn(self, frame: FrameType) -> bool | None:
+        """Take in code that was not seen before; whether what it calls in C is of interest; None for what is done once or repeated."""
         code = frame.f_code
-        names = code.co_names
-        arguments = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-        values = frame.f_locals
-        if kind == "user" and (id(code), 0) not in self.seen:
-            self.seen.add((id(code), 0))
-            for name in names:
-                if name in frame.f_globals:
-                    self._note(frame.f_globals, name, f"the global {name}", names, DEPTH)
-            function = self.functions.get(code)
-            for name, cell in zip(code.co_freevars, function.__closure__ or () if function else (), strict=False):
-                self._note(Cell(cell), name, f"the variable {name}", names, DEPTH)
-        for name in arguments:
-            value = values.get(name)
-            if value is None or (id(code), id(value)) in self.seen:
+        kind = kind_of(code.co_filename)
+        if kind == "trusted":
+            return False
+        if self._recorder.repeating or is_importing(frame):
+            return None
+        self.names.update(code.co_names)
+        if kind == "other":
+            if frame.f_globals.get("__name__") == "logging" and self._recorder.refused is None:
+                self._recorder.refuse("logs, which a replay would not", line_of(frame))
+            return True
+        self.codes[id(code)] = code, frame.f_globals
+        if kind == "user":
+            self._learn_names(code, frame)
+        return kind == "user"
+
+    def _learn_names(self, code: CodeType, frame: FrameType) -> None:
+        names = set(code.co_names)
+        self.users |= names
+        if names & BY_NAME:
+            texts = {text for text in code.co_consts if isinstance(text, str)}
+            self.names |= texts
+            self.users |= texts
+        if names & (BY_NAME | {"vars", "__dict__", "dir", "__getattribute__"}):
+            self.all_names = True
+        for name in ("eval", "exec", "globals", "locals"):
+            if name in names and name not in frame.f_globals:
+                self._recorder.refuse(f"calls {name}, so that what it reads cannot be seen", line_of(frame))
+
+    def depend(self, dependencies: list[tuple[Any, Any]]) -> list[Guard]:
+        """Guards for what library code has said it depends on: entries of dictionaries, or with None for a key all of them."""
+        guards = {}
+        for container, key in dependencies:
+            place = id(container), key
+            if place in guards:
                 continue
-            self.seen.add((id(code), id(value)))
-            self._attributes(value, name, names, DEPTH)
-
-    def _note(self, container: Any, key: str, what: str, names: tuple[str, ...], depth: int) -> None:
-        """Write down container[key], and what the code may read of it."""
-        value = container.get(key, MISSING)
-        if isinstance(value, FunctionType):
-            self.functions.setdefault(value.__code__, value)
-        of_module = (
-            not isinstance(container, dict) or "__name__" in container
-        )  # nobody replaces functions and classes there
-        if of_module and (isinstance(value, (ModuleType, type)) or (callable(value) and not _has_state(value))):
-            return
-        place = (id(container.cell) if isinstance(container, Cell) else id(container), key)
-        if place not in self.guards and len(self.guards) < MOST:
-            self.guards[place] = Guard(container, key, value, what)
-        self._attributes(value, what, names, depth - 1)
-
-    def _attributes(self, value: Any, what: str, names: tuple[str, ...], depth: int) -> None:
-        """What the code may read of an object: attributes that it names, entries of a list or dict."""
-        if isinstance(value, (list, dict)):
-            place = (id(value), ENTRIES)
-            if place not in self.guards and len(value) < 1000:
-                self.guards[place] = Guard(value, ENTRIES, entries(value), f"an entry of {what}")
-            if depth > 0:
-                for entry in entries(value)[:100]:
-                    self._attributes(entry, f"an entry of {what}", names, depth - 1)
-            return
-        state = getattr(value, "__dict__", None)
-        if depth <= 0 or not isinstance(state, dict) or isinstance(value, (Tensor, type, ModuleType, FunctionType)):
-            return
-        if kind_of(_file_of(type(value))) == "trusted":
-            return
-        for name in names:
-            if name in state:
-                self._note(state, name, f"{type(value).__name__}.{name}", names, depth)
+            if key is None:
+                guards[place] = Guard("entries", container, None, "the state kept")
             else:
-                for cls in type(value).__mro__:
-                    found = vars(cls).get(name, MISSING)
-                    if found is not MISSING:
-                        if isinstance(found, (bool, int, float, str, tuple)):
-                            self.guards.setdefault(
-                                (id(cls), name), Guard(vars(cls), name, found, f"{cls.__name__}.{name}")
-                            )
-                        break
+                guards[place] = Guard("item", container, key, str(key))
+                value = guards[place].expected
+                if not isinstance(value, (list, tuple, dict, *ATOMS, NDArray)):
+                    self.roots[id(value)] = value
+        return list(guards.values())
 
 
-def _has_state(value: Any) -> bool:
-    return not isinstance(value, (FunctionType, type)) and isinstance(getattr(value, "__dict__", None), dict)
+class Walk:
+    """One look at everything that the names a function uses lead to, before it is called."""
+
+    def __init__(self, watch: Watch, recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]):
+        self.watch, self.recorder = watch, recorder
+        self.guards: dict[tuple[int, Any], Guard] = {}
+        self.passing: list[Guard] = []  # of lists and dicts that are arguments: their entries are part of the key
+        self.arrays: dict[int, set[int]] = {}  # id of a buffer: ids of the arrays and tensors that were found in it
+        self.states: list[tuple[str, Callable[[], Any], Any]] = []  # of random generators
+        self._seen: dict[int, Any] = {}
+        self._classes: dict[type, Any] = {}
+        self._todo: list[tuple[Any, str]] = []
+        self._count = 0
+        self._found: set[int] = set()  # code objects whose function was found
+        self._start(args, kwargs)
+        self._run()
+        self._find_closures()
+
+    def _start(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        for value in [*args, *kwargs.values()]:
+            self._argument(value)
+        inner = getattr(self.watch.function, "__func__", self.watch.function)
+        if kind_of(getattr(getattr(inner, "__code__", None), "co_filename", "")) != "trusted":
+            self._todo.append((self.watch.function, getattr(inner, "__name__", "the function")))
+        self._todo += [(value, type(value).__name__) for value in self.watch.roots.values()]
+        for code, variables in self.watch.codes.values():
+            if kind_of(code.co_filename) == "user":
+                for name in code.co_names:
+                    if name in variables:
+                        self._note("item", variables, name, f"the global variable {name}")
+        if not self.watch.names.isdisjoint(("environ", "getenv")):
+            import os
+
+            self._todo.append((os.environ._data, "the environment"))  # type: ignore[attr-defined]
+
+    def _argument(self, value: Any) -> None:
+        if type(value) in (list, dict):
+            self.passing.append(Guard("entries", value, None, "an argument"))
+            self._seen[id(value)] = value
+        if type(value) in (list, dict) or isinstance(value, tuple):
+            for entry in value.values() if isinstance(value, dict) else value:
+                self._argument(entry)
+        elif not isinstance(value, (Tensor, NDArray)):
+            self._todo.append((value, "an argument"))
+
+    def _note(self, kind: str, container: Any, key: Any, what: str) -> None:
+        """Guard a place, and go on with what is there."""
+        place = id(container), key
+        if place in self.guards:
+            return
+        guard = self.guards[place] = Guard(kind, container, key, what)
+        self._todo.append((guard.expected, what))
+
+    def _run(self) -> None:
+        while self._todo:
+            value, what = self._todo.pop()
+            if isinstance(value, ATOMS):
+                if isinstance(value, Tensor):
+                    self._array(value, value.cached_data)
+                continue
+            if id(value) in self._seen:
+                continue
+            self._seen[id(value)] = value
+            self._count += 1
+            if self._count + len(self.guards) > MOST:
+                self.recorder.refuse(f"reads more than {MOST:,} values from Python; the last one: {what}")
+                return
+            self._visit(value, what)
+
+    def _array(self, owner: Any, array: Any) -> None:
+        if isinstance(array, NDArray) and id(owner) not in self._seen:
+            self._seen[id(owner)] = owner
+            self.arrays.setdefault(id(array._handle), set()).add(id(owner))
+
+    # ---- Kinds of objects -------------------------------------------------------------------------------------------------
+
+    def _visit(self, value: Any, what: str) -> None:
+        if isinstance(value, (list, dict, set, deque, tuple, frozenset)):
+            self._container(value, what)
+        elif isinstance(value, NDArray):
+            del self._seen[id(value)]
+            self._array(value, value)
+        elif isinstance(value, FunctionType):
+            self._function(value)
+        elif isinstance(value, MethodType):
+            self._todo += [(value.__self__, what), (value.__func__, what)]
+        elif isinstance(value, partial):
+            self._todo += [(value.func, what), (value.args, what), (value.keywords, what)]
+        elif isinstance(value, weakref.ref):
+            self._todo.append((value(), what))
+        elif isinstance(value, (ModuleType, type)):
+            self._namespace(value, what)
+        elif isinstance(value, (np.ndarray, bytearray, memoryview)) or type(value).__module__ == "array":
+            self._memory(value, what)
+        elif isinstance(value, (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)):
+            self._generator(value, what)
+        elif isinstance(value, (Iterator, ContextVar)):
+            self.recorder.refuse(f"may read {what}, a {type(value).__name__} that goes on from call to call", self._line())
+        else:
+            self._object(value, what)
+
+    def _line(self) -> tuple[str, int] | None:
+        return line_of_function(self.watch.function)
+
+    def _container(self, value: Any, what: str) -> None:
+        self._count += len(value)
+        if not isinstance(value, (tuple, frozenset)):
+            self.guards.setdefault((id(value), "entries"), Guard("entries", value, None, f"an entry of {what}"))
+        if self._count > MOST:
+            self.recorder.refuse(f"may read {what}, which has {len(value):,} entries; more than {MOST:,} are not compared", self._line())
+            return
+        entries = [*value.keys(), *value.values()] if isinstance(value, dict) else value
+        self._todo += [(entry, f"an entry of {what}") for entry in entries if not isinstance(entry, ATOMS[:-1])]
+        if type(value) not in (list, dict, set, deque, tuple, frozenset):
+            self._object(value, what)
+
+    def _function(self, function: FunctionType) -> None:
+        """Variables of enclosing functions, default values, attributes; of functions that were called."""
+        code = function.__code__
+        if id(code) not in self.watch.codes:
+            inner = getattr(function, "__wrapped__", None)
+            if inner is not None:
+                self._todo.append((inner, function.__name__))
+            return
+        self._found.add(id(code))
+        if kind_of(code.co_filename) == "user":
+            self._note("attribute", function, "__code__", f"the code of {function.__name__}")
+        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=False):
+            self._note("attribute", cell, "cell_contents", f"the variable {name}")
+        if function.__defaults__ and kind_of(code.co_filename) == "user":
+            self._note("attribute", function, "__defaults__", f"a default value of {function.__name__}")
+        if function.__kwdefaults__:
+            self._todo.append((function.__kwdefaults__, f"the default values of {function.__name__}"))
+        self._attributes(function, vars(function), function.__name__, self.watch.users)
+
+    def _namespace(self, value: Any, what: str) -> None:
+        """Attributes of a module or class that is the user's own; of others, what is no object of theirs."""
+        if isinstance(value, ModuleType):
+            kind = kind_of(getattr(value, "__file__", None) or "<frozen>")
+            if kind == "user":
+                self._attributes(value, vars(value), value.__name__, self.watch.users)
+            elif kind == "other":
+                for name in self.watch.users & vars(value).keys():
+                    self.guards.setdefault((id(vars(value)), name), Guard("item", vars(value), name, f"{value.__name__}.{name}"))
+        elif kind_of(file_of(value)) == "user":
+            for cls, name, found in self._of_class(value, self.watch.users):
+                if (id(cls), name) not in self.guards and kind_of(file_of(cls)) == "user":
+                    self.guards[id(cls), name] = Guard("item", vars(cls), name, f"{cls.__name__}.{name}")
+                self._todo.append((found, f"{cls.__name__}.{name}"))
+
+    def _memory(self, value: Any, what: str) -> None:
+        if isinstance(value, np.ndarray) and value.dtype.hasobject or memoryview(value).nbytes > LARGE:
+            self.recorder.refuse(f"may read {what}, memory on the host that is too large to be compared with each call", self._line())
+        else:
+            self.guards[id(value), "content"] = Guard("content", value, None, what)
+
+    def _generator(self, value: Any, what: str) -> None:
+        """Whoever draws from a random generator changes its state: that is looked at after the call."""
+        if isinstance(value, random.Random):
+            state: Callable[[], Any] = value.getstate
+        elif isinstance(value, np.random.RandomState):
+            state = partial(_comparable, value.get_state)
+        else:
+            source = value.bit_generator if isinstance(value, np.random.Generator) else value
+            state = partial(_comparable, lambda: source.state)
+        self.states.append((what, state, state()))
+
+    def _object(self, value: Any, what: str) -> None:
+        if isinstance(value, (staticmethod, classmethod)):
+            self._todo.append((value.__func__, what))
+            return
+        kind = kind_of(file_of(type(value)))
+        state = getattr(value, "__dict__", None)
+        if kind == "user" and state is None and is_opaque(type(value)):
+            self.recorder.refuse(f"may read {what}, a {type(value).__qualname__}, whose changes are not seen", self._line())
+            return
+        if kind == "trusted":
+            inner = getattr(value, "__wrapped__", None)  # a captured function
+            if inner is not None:
+                self._todo.append((inner, what))
+        names = self.watch.users if kind == "trusted" else self.watch.names
+        self._attributes(value, state if isinstance(state, dict) else None, type(value).__name__, names)
+
+    def _attributes(self, owner: Any, own: dict[str, Any] | None, what: str, names: set[str]) -> None:
+        """Attributes of an object under any of the names: its own, then those of its class."""
+        state = {} if own is None else own
+        everything = self.watch.all_names and not isinstance(owner, (ModuleType, FunctionType)) and kind_of(file_of(type(owner))) == "user"
+        for name in list(state) if everything else state.keys() & names:
+            self._note("item", state, name, f"{what}.{name}")
+        if isinstance(owner, (ModuleType, FunctionType)):
+            return
+        for cls, name, found in self._of_class(type(owner), names):
+            if isinstance(found, MemberDescriptorType):
+                self._note("attribute", owner, name, f"{what}.{name}")
+            elif name not in state:
+                if own is not None and not isinstance(found, (FunctionType, property)) and (id(state), name) not in self.guards:
+                    self.guards[id(state), name] = Guard("item", state, name, f"{what}.{name}")
+                if (id(cls), name) not in self.guards and kind_of(file_of(cls)) == "user":
+                    self.guards[id(cls), name] = Guard("item", vars(cls), name, f"{cls.__name__}.{name}")
+                self._todo.append((found.fget if isinstance(found, property) else found, f"{cls.__name__}.{name}"))
+        if own is not None and (id(state), "count") not in self.guards:  # a method of the class may be hidden by an attribute
+            self.guards[id(state), "count"] = Guard("count", state, None, f"the attributes of {what}")
+
+    def _of_class(self, cls: type, names: set[str]) -> list[tuple[type, str, Any]]:
+        """(class, name, what it is there) for attributes of a class and its bases under any of the names."""
+        key = (cls, names is self.watch.users)
+        known = self._classes.get(key)  # type: ignore[call-overload]
+        if known is None:
+            found: dict[str, tuple[type, str, Any]] = {}
+            for each in reversed(cls.__mro__[:-1]):
+                for name in vars(each).keys() & names:
+                    found[name] = each, name, vars(each)[name]
+            known = self._classes[key] = [entry for name, entry in found.items() if name not in UNCHANGED]  # type: ignore[index]
+        return known
+
+    def _find_closures(self) -> None:
+        """Functions that were called but are not found under a name, say in a closure of the library: as the collector knows them."""
+        missing = [
+            code for key, (code, _) in self.watch.codes.items() if key not in self._found and code.co_freevars and kind_of(code.co_filename) == "user"
+        ]  # fmt: skip
+        for function in gc.get_referrers(*missing) if missing else ():
+            if isinstance(function, FunctionType):
+                self._todo.append((function, function.__name__))
+        self._run()
+
+    # ---- After the call ---------------------------------------------------------------------------------------------------
+
+    def changed(self) -> str | None:
+        """What the function has changed itself of what it reads."""
+        for what, state, before in self.states:
+            if state() != before:
+                return f"draws random numbers of {what}"
+        for guard in [*self.guards.values(), *self.passing]:
+            if not guard.holds():
+                return f"{guard.what} is changed, from {short(guard.expected)} to {short(guard.found())}; a replay would not change it"
+        return None
 
 
-def _file_of(cls: type) -> str:
-    module = sys.modules.get(cls.__module__)
-    return getattr(module, "__file__", None) or ""
+UNCHANGED = {"__init__", "__class__", "__dict__", "__weakref__", "__doc__", "__module__", "__name__"}
+
+
+def _comparable(state: Callable[[], Any]) -> Any:
+    return repr(state()) if isinstance(found := state(), dict) and "state" not in found else _plain(found)
+
+
+def _plain(value: Any) -> Any:
+    """A state with arrays in it, as something that == compares."""
+    if isinstance(value, dict):
+        return {key: _plain(entry) for key, entry in value.items()}
+    if isinstance(value, tuple):
+        return tuple(map(_plain, value))
+    return value.tobytes() if isinstance(value, np.ndarray) else value
+
+
+def short(value: Any) -> str:
+    """A value as a few words."""
+    plain = isinstance(value, ATOMS[:-1]) or isinstance(value, tuple) and all(isinstance(entry, ATOMS[:-1]) for entry in value)
+    text = repr(value) if plain else f"a {type(value).__name__}"
+    return text if len(text) < 40 else text[:37] + "..."
 
 
 # ---- Whose code it is ----------------------------------------------------------------------------------------------------
 
 _kinds: dict[str, str] = {}
+_STANDARD = str(Path(threading.__file__).parent)
+_NUMPY = str(Path(np.__file__).parent)
+_HERE = str(Path(__file__).parent)
 
 
 def kind_of(filename: str) -> str:
-    """'user' code; 'layer': of ours, with attributes that users set; 'trusted': the rest of ours, and Python's own library."""
+    """'user'; 'layer': of ours, with attributes that users set; 'other': Python's own library; 'trusted': the rest of ours, NumPy."""
     kind = _kinds.get(filename)
     if kind is None:
         kind = _kinds[filename] = _kind(filename)
@@ -177,32 +417,87 @@ def kind_of(filename: str) -> str:
 
 
 def _kind(filename: str) -> str:
-    if filename.startswith("<frozen") or (filename.startswith(_STANDARD) and "-packages" not in filename):
+    if filename.startswith(_NUMPY) or filename.startswith("<frozen"):
         return "trusted"
+    if filename.startswith(_STANDARD) and "-packages" not in filename:
+        return "other"
     place = place_in_library(filename)
     if not place:
         return "user"
     return "layer" if place[0] == "needle_nn" and place[1] in ("nn", "models", "command") else "trusted"
 
 
-_STANDARD = os.path.dirname(os.path.__file__)
+_files: dict[str, str] = {}
 
 
-def changing(function: Any) -> str | None:
+def file_of(cls: type) -> str:
+    name = cls.__module__
+    if not isinstance(name, str):
+        return "<class>"
+    if name not in _files:
+        module = sys.modules.get(name)
+        if name == "__main__":
+            return getattr(module, "__file__", None) or "<main>"
+        _files[name] = getattr(module, "__file__", None) or ("<frozen builtin>" if name in sys.builtin_module_names else "<class>")
+    return _files[name]
+
+
+def is_opaque(cls: type) -> bool:
+    """Whether a class is written in C, has state that no name leads to, and is no function."""
+    return not cls.__flags__ & (1 << 9) and not hasattr(cls, "__call__")  # Py_TPFLAGS_HEAPTYPE: what `class` makes
+
+
+def line_of(frame: FrameType) -> tuple[str, int]:
+    """The user's line that a frame was called from, or is at."""
+    found: FrameType | None = frame
+    while found is not None and kind_of(found.f_code.co_filename) != "user":
+        found = found.f_back
+    found = found or frame
+    return found.f_code.co_filename, found.f_lineno
+
+
+def is_importing(frame: FrameType) -> bool:
+    """Whether a frame belongs to an import that the function makes: it happens once, in whichever call comes first."""
+    found: FrameType | None = frame
+    while found is not None and not found.f_code.co_filename.startswith(_HERE):
+        if found.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        found = found.f_back
+    return False
+
+
+def line_of_function(function: Any) -> tuple[str, int]:
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    return (code.co_filename, code.co_firstlineno) if code else ("<function>", 0)
+
+
+_SAFE = {list, dict, str, tuple, set, int, float, bytes, frozenset, type}
+
+
+def changing(function: Any, recorder: Recorder) -> str | None:
     """Why a call of this C function cannot be repeated; None where it can."""
     owner = getattr(function, "__self__", None)
-    module = getattr(function, "__module__", None)
-    if owner is not None and not isinstance(owner, ModuleType):
-        module = type(owner).__module__
-    if module is None and isinstance(owner, ModuleType):
+    kind = type(owner)
+    if kind in _SAFE and owner is not None and kind is not type:
+        return None
+    if kind is ModuleType:
+        if owner.__name__ == "builtins":
+            return PRINTING if function is print else "waits for input" if function is input else None
         module = owner.__name__
-    if function is print:
-        return PRINTING
+        if module in ("math", "cmath") and recorder.watched:
+            return "uses a number that is read from arrays (a norm, say) in Python"
+    else:
+        module = (owner if kind is type else kind).__module__ if owner is not None else getattr(function, "__module__", None)
+    if kind is ContextVar:
+        return CHANGING["_contextvars"]
     if not isinstance(module, str):
         return None
     if module.startswith("numpy.random"):
-        return CHANGING["numpy.random"]
-    if module in ("_io", "io"):
-        name = type(owner).__name__ if owner is not None else ""
-        return None if name in ("StringIO", "BytesIO") else CHANGING[module]
-    return CHANGING.get(module)
+        module = "numpy.random"
+    if module in ("_io", "io") and kind.__name__ in ("StringIO", "BytesIO"):
+        return None
+    why = CHANGING.get(module)
+    return why if module not in ONLY or function.__name__ in ONLY[module] else None
+
+
+

@@ -2,17 +2,11 @@
 
 from needle_ndarray.capture.verbs import ARGUMENTS  # first: the compiled replay needs it
 
+from needle_ndarray.capture.calls import CaptureError  # isort: skip
+from needle_ndarray.capture.lines import place_in_library  # isort: skip
 from needle_ndarray.capture.passes import PASSES  # isort: skip
 from needle_ndarray.capture.plan import Plan  # isort: skip
-from needle_ndarray.capture.recorder import (  # isort: skip
-    CaptureError,
-    Recorder,
-    Watched,
-    active_recorder,
-    depends,
-    place_in_library,
-    repeat,
-)
+from needle_ndarray.capture.recorder import Recorder, Watched, active_recorder, depends, repeat  # isort: skip
 
 __all__ = [
     "ARGUMENTS",
@@ -21,8 +15,8 @@ __all__ = [
     "Plan",
     "Recorder",
     "Watched",
+    "active_recorder",
     "depends",
     "place_in_library",
-    "active_recorder",
     "repeat",
 ]

@@ -5,8 +5,8 @@ They run in the order of PASSES; `needle.capture(..., without=("in_place",))` le
 
 from typing import TYPE_CHECKING
 
-from needle_ndarray.capture.recorder import Call, View
-from needle_ndarray.capture.verbs import ELEMENTWISE
+from needle_ndarray.capture.calls import Call, View
+from needle_ndarray.capture.verbs import CHECKING, ELEMENTWISE
 
 if TYPE_CHECKING:
     from needle_ndarray.capture.plan import Plan
@@ -16,12 +16,15 @@ LARGE = 16384  # bytes from which computing in place pays: the cache holds one o
 
 
 def drop_dead(plan: "Plan") -> None:
-    """Leave out calls whose results nobody reads: what backward computes for inputs that need no gradient, sums of no use."""
+    """Leave out calls whose results nobody reads: what backward computes for inputs that need no gradient, sums of no use.
+
+    Those that check their values stay: an index that is out of bounds is an error, whoever reads what is found there.
+    """
     wanted = set(plan.outputs)
     kept = []
     for call in reversed(plan.calls):
         written = plan.written(call)
-        if call.verb == "repeat" or any(buffer < 0 or buffer in wanted for buffer in written):
+        if call.verb in ("repeat", *CHECKING) or any(buffer < 0 or buffer in wanted for buffer in written):
             wanted |= plan.read(call)
             kept.append(call)
     plan.calls = kept[::-1]
@@ -68,10 +71,8 @@ def reuse_results(plan: "Plan") -> None:
             continue
         if movable:
             results = {buffer: 10**9 + i for i, buffer in enumerate(sorted(written))}  # under these names in every call
-            values = [
-                arg if isinstance(arg, View) else repr(arg) for arg in renamed(call, results).args
-            ]  # -0.0 is not 0.0
-            key = (call.verb, *values, *sorted((buffer, done.get(buffer, 0)) for buffer in plan.read(call)))
+            values = [arg if isinstance(arg, View) else repr(arg) for arg in renamed(call, results).args]  # -0.0 is not 0.0
+            key = (call.verb, id(call.backend), *values, *sorted((buffer, done.get(buffer, 0)) for buffer in plan.read(call)))
             before = known.setdefault(key, call)
             if before is not call:
                 now |= dict(zip(sorted(written), sorted(plan.written(before)), strict=True))

@@ -9,7 +9,8 @@ import numpy as np
 
 from needle_ndarray.backend import Backend, Op
 from needle_ndarray.capture.passes import PASSES
-from needle_ndarray.capture.recorder import Call, Recorder, Slot, View
+from needle_ndarray.capture.calls import Call, CaptureError, Slot, View
+from needle_ndarray.capture.recorder import Recorder
 from needle_ndarray.capture.verbs import ARGUMENTS, UPDATES, written_by
 from needle_ndarray.ndarray import NDArray
 from needle_ndarray.replay import Replay, Views
@@ -31,27 +32,35 @@ class Plan:
         self.calls = list(recorder.calls)
         self.sizes = dict(enumerate(recorder.sizes))
         self.origins = dict(enumerate(recorder.origins))
-        self.outside = {number: recorder.outside[key] for key, number in recorder.outside_numbers.items()}
         self.input_views = [recorder.view(a) for a in inputs]
         self.output_views = [recorder.view(a) for a in outputs]
+        self.outside = {number: recorder.outside[key] for key, number in recorder.outside_numbers.items()}
+        self.handles = {number: key for key, number in recorder.outside_numbers.items()}  # ids of buffers, also of those let go
         self.outputs = {view.buffer for view in self.output_views if view.buffer >= 0}
         self.constants: set[int] = set()
         self.once: list[Call] = []  # run when the plan is made
         self.places: dict[int, int] = {}  # temporary buffers: bytes from the start of their arena
         self.arenas: list[tuple[Backend, int]] = []
-        self.recorded_calls = len(self.calls)
+        self._touched: dict[int, Touched] = {}  # by id of a call
         for name, change in PASSES.items():
             if name not in without:
                 change(self)
+        self._touched.clear()
 
     # ---- What passes ask ---------------------------------------------------------------------------------------------------
 
+    def touched(self, call: Call) -> "Touched":
+        found = self._touched.get(id(call))
+        if found is None or found.call is not call:
+            found = self._touched[id(call)] = Touched(call)
+        return found
+
     def read(self, call: Call) -> set[int]:
         """Buffers that a call reads; those that it writes only in part, and so leaves in part as they are, are among them."""
-        return {view.buffer for name, view in named_views(call) if reads(call, name)}
+        return self.touched(call).reads
 
     def written(self, call: Call) -> set[int]:
-        return {view.buffer for name, view in named_views(call) if writes(call, name)}
+        return self.touched(call).writes
 
     def results_of(self, call: Call) -> list[View]:
         """What a call writes, as views."""
@@ -85,8 +94,8 @@ class Plan:
     def first_uses(self) -> dict[int, int]:
         first: dict[int, int] = {}
         for i, call in enumerate(self.calls):
-            for view in views(call.args):
-                first.setdefault(view.buffer, i)
+            for buffer in self.touched(call).buffers:
+                first.setdefault(buffer, i)
         return first
 
     def count_writes(self) -> dict[int, int]:
@@ -94,7 +103,7 @@ class Plan:
         return Counter(buffer for call in self.calls for buffer in self.written(call))
 
     def last_uses(self) -> dict[int, int]:
-        return {view.buffer: i for i, call in enumerate(self.calls) for view in views(call.args)}
+        return {buffer: i for i, call in enumerate(self.calls) for buffer in self.touched(call).buffers}
 
     @property
     def nbytes(self) -> int:
@@ -107,6 +116,11 @@ class Plan:
 
     def build(self) -> "Built":
         return Built(self)
+
+    def forget(self, inputs: Iterable[int]) -> None:
+        """Let go of inputs it was recorded with, by their number: it will be pointed at others."""
+        for number in inputs:
+            self.outside.pop(number, None)
 
     def __repr__(self) -> str:
         return f"<Plan of {len(self.calls)} calls, {self.nbytes:,} bytes>"
@@ -134,13 +148,17 @@ class Built:
         for call in plan.once:
             verb, backend, args = self._call(call)
             getattr(backend, verb)(*args)
-        self.replay = Replay(self.calls, self._patches(), self._written())
+        written = self.written()
+        self.replay = Replay(self.calls, self._patches(), [self.made[buffer][0] for buffer in written])
         self.replay.plan = plan
-        self.inputs = [self._group(view) for view in plan.input_views]
         self.results = [self._array(view) for view in plan.output_views]
-        bases = {view.buffer: view for view in plan.output_views if view.buffer >= 0}
-        self.outputs = {buffer: self._whole(buffer) for buffer in bases}
+        self.inputs = [self._group(view) for view in plan.input_views]  # when all views are there
+        self.outputs = {buffer: self._whole(buffer) for buffer in sorted(plan.outputs)}
+        self.writes_arguments = False
+        known = {view.buffer for view in plan.input_views}
+        self.written_elsewhere = {id(plan.outside[buffer]._handle) for buffer in written if buffer not in known}
         self.run = self.replay.run
+        self.memory.clear()  # the arrays hold it
 
     def _handle(self, buffer: int) -> tuple[Any, int]:
         """The memory of a buffer and its place in there."""
@@ -184,6 +202,8 @@ class Built:
                     found.setdefault(i, []).append(((j,), *arg))
                 elif isinstance(arg, (list, tuple)) and not isinstance(arg, View):
                     found.setdefault(i, []).extend(((j, k), *s) for k, s in enumerate(arg) if isinstance(s, Slot))
+            if sum(isinstance(value, Slot) for value in flat(call.args)) != len(found.get(i, ())):
+                raise CaptureError(f"{'%s:%d' % call.line}: {call.verb} is given a number too deep in its arguments")
         return {i: paths for i, paths in found.items() if paths}
 
     def _group(self, view: View) -> Views:
@@ -197,10 +217,9 @@ class Built:
         base = NDArray.make((self.plan.sizes[buffer],), None, self.plan.origins[buffer].device, handle, 0, "uint8")
         return Views(base, self.made.get(buffer, []))
 
-    def _written(self) -> list[NDArray]:
-        """Arrays that were there before, and that a replay writes to: one for each buffer."""
-        buffers = {buffer for call in self.plan.calls for buffer in self.plan.written(call) if buffer < 0}
-        return [self.made[buffer][0] for buffer in sorted(buffers)]
+    def written(self) -> list[int]:
+        """Buffers that were there before, and that a replay writes to."""
+        return sorted({buffer for call in self.plan.calls for buffer in self.plan.written(call) if buffer < 0})
 
 
 # ---- Calls ---------------------------------------------------------------------------------------------------------------
@@ -223,6 +242,28 @@ def named_views(call: Call) -> Iterator[tuple[str, View]]:
     for name, arg in zip(names, call.args, strict=True):
         for view in views([arg]):
             yield name, view
+
+
+class Touched:
+    """The buffers that a call reads and writes; `buffers` has all of them."""
+
+    def __init__(self, call: Call):
+        self.call = call
+        self.reads: set[int] = set()
+        self.writes: set[int] = set()
+        names = ARGUMENTS.get(call.verb) or ("",) * len(call.args)
+        for name, arg in zip(names, call.args, strict=True):
+            if type(arg) is View:
+                found = (arg.buffer,)
+            elif isinstance(arg, (list, tuple)):
+                found = [view.buffer for view in views([arg])]
+            else:
+                continue
+            if reads(call, name):
+                self.reads.update(found)
+            if writes(call, name):
+                self.writes.update(found)
+        self.buffers = self.reads | self.writes
 
 
 def writes(call: Call, name: str) -> bool:

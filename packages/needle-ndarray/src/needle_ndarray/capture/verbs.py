@@ -56,6 +56,8 @@ UPDATES = {
     "sequence_grad": {"dh", "dc"},
     "step": {"params", "m", "v"},
 }
+#: Verbs that raise an error for some values.
+CHECKING = {"take", "scatter", "cross_entropy"}
 #: Verbs that allow `out` to be the very view of an input.
 ELEMENTWISE = {"copy", "unary", "binary", "where"}
 

@@ -1,0 +1,9 @@
+"""What a plan takes for granted of Python's state."""
+
+cdef class Guard:
+    cdef readonly object container, key, expected
+    cdef readonly str what
+    cdef int kind
+
+    cpdef bint holds(self) except -1
+    cdef bint same_entries(self) except -1

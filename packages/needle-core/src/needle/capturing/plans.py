@@ -1,0 +1,138 @@
+"""A plan that can be called: a recording, trimmed and packed, with the tensors that it reads and writes."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from needle.autograd import Tensor, TensorTuple
+from needle.autograd.replaying import TensorPlan, as_value, data_and_gradient
+from needle.capturing.recordings import ARGUMENT, ARRAY, NUMBER, TENSOR, Recording, array_of
+from needle_ndarray import NDArray
+from needle_ndarray.extension import Layout, Plan
+
+
+class CapturedPlan:
+    """Guards, inputs, calls, results. `captured.plans` lists them."""
+
+    def __init__(self, recording: Recording, without: Iterable[str]):
+        self.trace = recording.trace
+        self.template = recording.template
+        rec = recording.recorder
+        roles = recording.roles()
+        results = self._results(recording)
+        inputs = {key: roles[key][2] for key in rec.outside if key in roles}
+        self.plan = Plan(rec, list(inputs.values()), results, without)
+        built = self.plan.build()
+        views = dict(zip(inputs, built.inputs, strict=True))
+        written = {id(self.plan.outside[buffer]._handle) for buffer in built.written()}
+        built.writes_arguments = any(id(array_of(leaf)._handle) in written for leaf in recording.leaves)
+        arguments = [
+            (Layout(a), views.get(id(a._handle)), wanted)
+            for a, wanted in zip(map(array_of, recording.leaves), recording.flags, strict=True)
+        ]
+        values, gradients = self._values(recording, roles, views, written)
+        bound, of_bound = self._bound(recording, results, built)
+        fresh = [v for buffer, v in built.outputs.items() if buffer not in of_bound]
+        self.plan.forget(rec.outside_numbers[key] for key in inputs if roles[key][0] != "data")
+        built.made.clear()
+        self.tensor_plan = TensorPlan(
+            built, recording.guards, arguments, values, gradients, fresh, bound, len(recording.outputs),
+            self._cleared(recording), None if self.template == (TENSOR, 0, Tensor, False) else self._rebuild, recording.plain
+        )  # fmt: skip
+
+    def _values(self, recording: Recording, roles: dict, views: dict, written: set[int]) -> tuple[list, list]:
+        """Tensors that were there before, and gradients of them that are read; those that share memory have to stay as they are."""
+        own = {id(leaf) for leaf in recording.leaves}
+        owners = recording.owners()
+        values: list[Any] = []
+        gradients: list[Any] = []
+        for key, (value, array, gradient, before) in recording.used.items():
+            if key in own:
+                continue
+            if gradient is not None and id(gradient._handle) in views:
+                group = views[id(gradient._handle)]
+                leader = next((i for i, entry in enumerate(gradients) if entry[2] is group), len(gradients))
+                gradients.append((value, Layout(gradient), group, leader))
+            handle = id(array._handle)
+            if roles[handle][0] == "gradient":
+                continue  # of another tensor, whose gradient will be another object the next time
+            layout = Layout(array) if len(owners[handle]) == 1 else None
+            values.append((value, array, layout, views.get(handle), before, handle in written))
+        return values, gradients
+
+    def _results(self, recording: Recording) -> list[NDArray]:
+        """Arrays that leave the function: what it returned, then what it left in tensors that were there before."""
+        arrays = [array_of(x) for x in recording.outputs]
+        self.left: list[tuple[str, Any]] = []
+        made = recording.recorder.made
+        for value, array, before, _ in recording.used.values():
+            data, gradient = data_and_gradient(value)
+            for kind, now, then in (("gradient", gradient, before), ("data", data, array)):
+                if now is not then and now is not None and id(now._handle) in made:
+                    self.left.append((kind, value))
+                    arrays.append(now)
+        return arrays
+
+    def _bound(self, recording: Recording, results: list[NDArray], built: Any) -> tuple[list, set[int]]:
+        """Where results go, and the buffers that belong to one binding alone."""
+        places = {id(leaf): i for i, leaf in enumerate(recording.leaves)}
+        first = len(recording.outputs)
+        made = recording.recorder.made
+        buffers = [made.get(id(array._handle), -1) for array in results]
+        uses = self.plan.first_uses()
+        bound: list[Any] = []
+        own: set[int] = set()
+        for k, (kind, value) in enumerate(self.left):
+            buffer = buffers[first + k]
+            alone = kind == "gradient" and buffers.count(buffer) == 1
+            if alone:
+                own.add(buffer)
+            views = built.outputs[buffer] if alone else None
+            bound.append((kind, places.get(id(value), value), first + k, views, uses.get(buffer, 0)))
+        for value, _, gradient, _ in recording.used.values():
+            if gradient is not None and data_and_gradient(value)[1] is None:
+                bound.append(("none", places.get(id(value), value), 0, None, 0))
+        return bound, own
+
+    def _cleared(self, recording: Recording) -> list[Any]:
+        """Tensors whose gradient is dropped before anything else is done."""
+        own = {id(leaf) for leaf in recording.leaves}
+        return [value for key, value in recording.recorder.cleared.items() if key not in own]
+
+    def _rebuild(self, arrays: list[NDArray], leaves: Any) -> Any:
+        return rebuilt(self.template, arrays, leaves, self.tensor_plan.built.replay, {})
+
+    @property
+    def replays(self) -> int:
+        return self.tensor_plan.replays
+
+    def __repr__(self) -> str:
+        return f"<plan of {len(self.plan.calls)} calls, {self.plan.nbytes:,} bytes, {self.replays} replays>"
+
+    def __str__(self) -> str:
+        return str(self.plan)
+
+
+def rebuilt(template: Any, arrays: list[NDArray], leaves: Any, replay: Any, made: dict[int, Any]) -> Any:
+    """What the function returns, with new tensors and numbers; what it returns twice is one object."""
+    kind = template[0]
+    if kind == TENSOR:
+        _, i, cls, wanted = template
+        if i not in made:
+            made[i] = as_value(cls, arrays[i], wanted)
+        return made[i]
+    if kind == ARRAY:
+        return arrays[template[1]]
+    if kind == ARGUMENT:
+        return leaves[template[1]]
+    if kind == NUMBER:
+        return replay.number(*template[1])
+    if isinstance(kind, str):
+        return template[1].value
+    if kind is dict:
+        keys = [rebuilt(key, arrays, leaves, replay, made) for key in template[1]]
+        entries = [rebuilt(each, arrays, leaves, replay, made) for each in template[2:]]
+        return dict(zip(keys, entries, strict=True))
+    entries = [rebuilt(each, arrays, leaves, replay, made) for each in template[1:]]
+    if kind is TensorTuple:
+        return as_value(TensorTuple, tuple(entries))
+    return kind(*entries) if hasattr(kind, "_fields") else kind(entries)
