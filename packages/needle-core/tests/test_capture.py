@@ -32,7 +32,11 @@ def inputs_of(row, device, dtype, call):
     made = []
     for a in row.arrays(dtype):
         if call and a.dtype.kind == "f" and a.size:
-            a = a + rng.uniform(0, 0.01, a.shape).astype(a.dtype) if a.min() > 0 else rng.permutation(a.ravel()).reshape(a.shape)
+            a = (
+                a + rng.uniform(0, 0.01, a.shape).astype(a.dtype)
+                if a.min() > 0
+                else rng.permutation(a.ravel()).reshape(a.shape)
+            )
         made.append(ndl.Tensor(np.array(a, order="C"), device=device, dtype=a.dtype))
     return made
 

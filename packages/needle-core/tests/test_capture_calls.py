@@ -20,7 +20,6 @@ from needle import autograd
 from needle_ndarray.extension import repeat
 
 
-
 def x_of(call, *shape, grad=False):
     values = np.random.default_rng(call).standard_normal(shape or (2, 3))
     return ndl.Tensor(values.astype("float32"), requires_grad=grad)
@@ -48,7 +47,7 @@ class Pair(NamedTuple):
     b: object
 
 
-# ---- Arguments and results -------------------------------------------------------------------------------------------------------
+# ---- Arguments and results ------------------------------------------------------------
 
 KEPT = x_of(99)
 OBJECT = SimpleNamespace()
@@ -62,7 +61,10 @@ CALLS = {
         lambda i: (({"x": x_of(i), "more": (x_of(i + 1), [x_of(i + 2)])},), {}),
     ),
     "named tuple": (lambda pair: Pair(pair.a + pair.b, [pair.a]), lambda i: ((Pair(x_of(i), x_of(i + 1)),), {})),
-    "arrays": (lambda a, b: (a + b, a.sum()), lambda i: ((x_of(i).realize_cached_data(), x_of(i + 1).realize_cached_data()), {})),
+    "arrays": (
+        lambda a, b: (a + b, a.sum()),
+        lambda i: ((x_of(i).realize_cached_data(), x_of(i + 1).realize_cached_data()), {}),
+    ),
     "tensor tuple": (lambda x: ndl.ops.split(x, 0), lambda i: ((x_of(i),), {})),
     "nothing": (lambda x: None, lambda i: ((x_of(i),), {})),
     "numbers": (lambda x: (x * 2, 1, 1.5, "a", True, None), lambda i: ((x_of(i),), {})),
@@ -145,7 +147,9 @@ def test_same_tensor_twice():
         for args in ([a, b], [a, a])[i % 2 : i % 2 + 1] if i < 8 else ([a, b], [b, b]):
             got = bits(captured(*args)), bits(a.grad), args[1].grad is not None and bits(args[1].grad)
             a.grad = b.grad = None
-            assert got[0] == bits(f(*args)) and (args[0] is b or got[1] == bits(a.grad)) and got[2] == bits(args[1].grad)
+            assert (
+                got[0] == bits(f(*args)) and (args[0] is b or got[1] == bits(a.grad)) and got[2] == bits(args[1].grad)
+            )
             a.grad = b.grad = None
     assert len(captured.plans) == 2
 
@@ -201,7 +205,7 @@ def test_other_layouts_are_other_plans():
     assert [plan.replays for plan in captured.plans] == [2, 2, 2]
 
 
-# ---- Gradients -----------------------------------------------------------------------------------------------------------------
+# ---- Gradients ------------------------------------------------------------
 
 
 def test_gradients_that_add_up():
@@ -321,11 +325,11 @@ def test_writes_are_seen_by_autograd():
     for i in range(5):
         y = (w * w).sum()
         captured(x_of(i))
-        with pytest.raises(RuntimeError, match="written|changed"):
+        with pytest.raises(RuntimeError, match=r"written|changed"):
             y.backward()
 
 
-# ---- Errors --------------------------------------------------------------------------------------------------------------------
+# ---- Errors ------------------------------------------------------------
 
 
 def step_of(w, labels_first=True):
@@ -348,11 +352,15 @@ def test_error_in_a_replay():
         labels = ndl.Tensor(np.array([i % 4, 7 if i in (3, 5) else 0]), requires_grad=False)
         if i in (3, 5):
             for f in (captured, eager):
-                with pytest.raises(IndexError, match="cross_entropy: .* is out of range for 4 classes"):
+                with pytest.raises(IndexError, match=r"cross_entropy: .* is out of range for 4 classes"):
                     f(x_of(i), labels)
         else:
             assert bits(captured(x_of(i), labels)) == bits(eager(x_of(i), labels))
-        assert bits(w) == bits(v) and (w.grad is None) == (v.grad is None) and (w.grad is None or bits(w.grad) == bits(v.grad)), i
+        assert (
+            bits(w) == bits(v)
+            and (w.grad is None) == (v.grad is None)
+            and (w.grad is None or bits(w.grad) == bits(v.grad))
+        ), i
     assert captured.plans[0].replays == 4  # after an error there is no gradient: another plan
 
 
@@ -404,7 +412,9 @@ def test_interrupt():
 
     for i in range(3):
         f(x_of(i, 300, 300))
-    timer = threading.Timer(0.05, _thread.interrupt_main if os.name == "nt" else lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer = threading.Timer(
+        0.05, _thread.interrupt_main if os.name == "nt" else lambda: os.kill(os.getpid(), signal.SIGINT)
+    )
     timer.start()
     with pytest.raises(KeyboardInterrupt):
         while True:
@@ -414,14 +424,17 @@ def test_interrupt():
     assert bits(f(x_of(4, 300, 300)))[3] == bits(expected[0])[3] and bits(w.grad)[3] == bits(expected[1])[3]
 
 
-# ---- Where and when ----------------------------------------------------------------------------------------------------------------
+# ---- Where and when ------------------------------------------------------------
 
 
 def test_modes():
     """no_grad has plans of its own; lazy and anomaly mode are eager; a captured function in one that is recorded is part of it."""
     w = x_of(0, grad=True)
-    captured = ndl.capture(lambda x: (x * w).detach() if ndl.autograd.is_grad_enabled() else x * w) if hasattr(
-        ndl.autograd, "is_grad_enabled") else ndl.capture(lambda x: (x * w).detach())
+    captured = (
+        ndl.capture(lambda x: (x * w).detach() if ndl.autograd.is_grad_enabled() else x * w)
+        if hasattr(ndl.autograd, "is_grad_enabled")
+        else ndl.capture(lambda x: (x * w).detach())
+    )
     for i in range(4):
         captured(x_of(i))
         with ndl.no_grad():
@@ -522,7 +535,7 @@ def test_profiler_is_put_back():
     assert now is not None and seen
 
 
-# ---- Checks and passes ---------------------------------------------------------------------------------------------------------------
+# ---- Checks and passes ------------------------------------------------------------
 
 
 def test_checked_again():
@@ -539,7 +552,7 @@ def test_checked_again():
     def repeat_nothing(function):
         return _library_call(function)
 
-    for i in range(66):
+    for _i in range(66):
         f(x_of(0))
     assert f.plans[0].replays == 65 - 1
     assert bits(f(x_of(1))) == bits(x_of(1) * 2.0)
@@ -598,7 +611,7 @@ def keeping(a):
 keeping.kept = []
 
 
-# ---- Leaks -------------------------------------------------------------------------------------------------------------------------
+# ---- Leaks ------------------------------------------------------------
 
 
 def replay_many(count):

@@ -1,4 +1,4 @@
-"""Random programs, with views, writes in place and branches on Python state that changes: captured equals eager, or it is refused."""
+"""Random programs, with views, writes in place, branches on Python state: captured equals eager, or it is refused."""
 # ruff: noqa: NPY002 (NumPy's legacy generator is what numbers come from)
 
 import collections
@@ -83,7 +83,13 @@ class Maker:
 
     def fill(self, text):
         k = f"v{self.rng.randrange(6)}"
-        names = {"i": self.rng.choice(self.variables), "j": self.rng.choice(self.variables), "r": self.rng.randrange(N), "k": k, "N": N}
+        names = {
+            "i": self.rng.choice(self.variables),
+            "j": self.rng.choice(self.variables),
+            "r": self.rng.randrange(N),
+            "k": k,
+            "N": N,
+        }
         self.made = k if "{k}" in text else None
         return text.format(**names)
 
@@ -95,7 +101,9 @@ class Maker:
                 known = list(self.variables)
                 body, self.variables = self.statements(2, depth - 1), known
                 other, self.variables = self.statements(1, depth - 1), known
-                test = self.rng.choice(["state.flag", "state.a > 1", "'key' in state.inner", "state.w0.requires_grad", "x.shape[0] > 2"])
+                test = self.rng.choice(
+                    ["state.flag", "state.a > 1", "'key' in state.inner", "state.w0.requires_grad", "x.shape[0] > 2"]
+                )
                 lines += [f"if {test}:", *[f"    {line}" for line in body], "else:", *[f"    {line}" for line in other]]
             elif depth and choice < 0.18:
                 known = list(self.variables)
@@ -120,7 +128,9 @@ class Maker:
         if self.rng.random() < 0.5:
             loss = f"loss = (state.p * {self.rng.choice(self.variables)}.detach()).sum() + (state.p * state.p).sum()"
             lines += [loss, f"loss.backward(accumulate={self.rng.random() < 0.3})"]
-            lines += self.rng.choice([[], ["state.opt.step()"], ["ndl.optim.clip_grad_norm([state.p], 0.5)", "state.opt.step()"]])
+            lines += self.rng.choice(
+                [[], ["state.opt.step()"], ["ndl.optim.clip_grad_norm([state.p], 0.5)", "state.opt.step()"]]
+            )
         if self.rng.random() < 0.3:
             lines.insert(0, "state.p.grad = None")
         lines.append(self.fill(self.rng.choice(RETURNS)))

@@ -388,7 +388,12 @@ def order_of_a_dict():
 @for_each_number
 def entries():
     state = SimpleNamespace(
-        queue=collections.deque([2.0]), table=[[1.0, 2.0]], nested=({"a": [2.0]},), members={1}, text="abc", memory=np.ones(3)
+        queue=collections.deque([2.0]),
+        table=[[1.0, 2.0]],
+        nested=({"a": [2.0]},),
+        members={1},
+        text="abc",
+        memory=np.ones(3),
     )
 
     def f(x):

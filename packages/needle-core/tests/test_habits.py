@@ -128,7 +128,12 @@ def test_modules_offer_what_is_theirs():
     """Nothing that they import: `needle.import_module` was there once."""
     for module in (ndl, ndl.ops, ndl.backend_ndarray):
         for name in dir(module):
-            if not name.startswith("_") and name not in ("nn", "optim", "data", "onnx"):  # needle-nn's, which need not be there
+            if not name.startswith("_") and name not in (
+                "nn",
+                "optim",
+                "data",
+                "onnx",
+            ):  # needle-nn's, which need not be there
                 value = getattr(module, name)
                 home = (
                     value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None) or "needle"

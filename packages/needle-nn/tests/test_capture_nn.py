@@ -12,7 +12,7 @@ from test_optim_schedules import TABLES
 import needle as ndl
 import needle_ndarray as nd
 from needle import nn, optim
-from needle_nn.models import GPT, LanguageModel, LeNet, MLPResNet
+from needle_nn.models import GPT, LanguageModel, MLPResNet
 
 DEVICES = {"cpu": ndl.cpu, "cpu_numpy": ndl.cpu_numpy} | ({"cuda": ndl.cuda} if ndl.cuda().enabled() else {})
 
@@ -54,7 +54,7 @@ def both(make, calls, count):
     return step
 
 
-# ---- Layers ----------------------------------------------------------------------------------------------------------------------
+# ---- Layers ------------------------------------------------------------
 
 
 def tensors_of(row, call, device, dtype):
@@ -89,7 +89,7 @@ def test_layers(row, device):
     assert sum(plan.replays for plan in captured.plans) >= 4 and not captured.refusals, captured.refusals
 
 
-# ---- Optimizers -------------------------------------------------------------------------------------------------------------------
+# ---- Optimizers ------------------------------------------------------------
 
 
 def network(seed=0, dropout=0.0):
@@ -218,13 +218,15 @@ def test_everything_at_once(seed):
     assert captured.plans[0].replays >= 9
 
 
-# ---- Networks ------------------------------------------------------------------------------------------------------------------------
+# ---- Networks ------------------------------------------------------------
 
 #: The networks of the zoo with dropout, where they have it.
 DROPOUT = {
     "MLPResNet": lambda **d: MLPResNet(6, hidden_dim=8, num_blocks=2, num_classes=3, drop_prob=0.3, **d),
     "GPT": lambda **d: GPT(11, context=6, embedding_size=8, num_layers=2, num_head=2, dropout=0.3, **d),
-    "LanguageModel/transformer": lambda **d: LanguageModel(5, 11, 6, 2, "transformer", 7, num_head=2, dim_head=3, dropout=0.3, **d),
+    "LanguageModel/transformer": lambda **d: LanguageModel(
+        5, 11, 6, 2, "transformer", 7, num_head=2, dim_head=3, dropout=0.3, **d
+    ),
 }
 
 
@@ -252,9 +254,13 @@ def train(name, steps, captures, device, seed, threads=1):
         found = []
         for i in range(steps):
             rng = np.random.default_rng(i)
-            values = rng.standard_normal(x.shape).astype("float32") if x.dtype.kind == "f" else rng.integers(0, 11, x.shape)
+            values = (
+                rng.standard_normal(x.shape).astype("float32") if x.dtype.kind == "f" else rng.integers(0, 11, x.shape)
+            )
             labels = rng.integers(0, shape[-1], shape[:-1])
-            found.append(step(*[ndl.Tensor(a, device=device, requires_grad=False) for a in (values, labels)]).numpy().tobytes())
+            found.append(
+                step(*[ndl.Tensor(a, device=device, requires_grad=False) for a in (values, labels)]).numpy().tobytes()
+            )
         return found, state_of(model, opt), step
     finally:
         ndl.random.seed(None)
@@ -300,6 +306,11 @@ def test_inference_while_parameters_change():
             before = state_of(model)
             got = predict(x).numpy().tobytes()
             changed = state_of(model)
-            model.load_state_dict({key: np.frombuffer(before[0, key], "float32").reshape(value.shape) for key, value in model.state_dict().items()})
+            model.load_state_dict(
+                {
+                    key: np.frombuffer(before[0, key], "float32").reshape(value.shape)
+                    for key, value in model.state_dict().items()
+                }
+            )
             assert got == model(x).numpy().tobytes() and changed == state_of(model)
     assert sum(plan.replays for plan in predict.plans) >= 5

@@ -127,7 +127,7 @@ cpdef bint same(object a, object b) except -1:
 
 
 def first_difference(list a not None, list b not None):
-    """The number of the first call (verb, backend, args, line, function) that does not do the same; None if all that are there do."""
+    """The number of the first call (verb, backend, args, line, function) that does not do the same; None if all do."""
     cdef Py_ssize_t i
     for i in range(min(len(a), len(b))):
         x, y = a[i], b[i]

@@ -5,7 +5,7 @@ from cpython.object cimport PyObject
 
 import numpy as np
 
-from needle_ndarray.extension import Layout, like, renew_all
+from needle_ndarray.extension import like, renew_all
 
 from needle.autograd.arrays cimport Arrays, load_arrays
 from needle.autograd.guards cimport Guard
@@ -330,7 +330,8 @@ cdef class TensorPlan:
             target.gradient = None
         for i in range(len(self.bound)):
             entry = <tuple> self.bound[i]
-            if entry[3] is not None and self.given[i] is not None and not isinstance(entry[1], int) and entry[4] <= self.built.replay.position:
+            if entry[3] is not None and self.given[i] is not None and not isinstance(entry[1], int) \
+                    and entry[4] <= self.built.replay.position:
                 target = <Value?> entry[1]
                 if target.gradient is self.given[i]:
                     target.gradient = None

@@ -62,7 +62,12 @@ class Captured(Replayer):
     def slow(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Find a plan for these arguments and what Python looks like now; else record, or just call the function."""
         modes = modes_key()
-        if modes is None or active_recorder() is not None or self._once >= KEYS or not self._lock.acquire(blocking=False):
+        if (
+            modes is None
+            or active_recorder() is not None
+            or self._once >= KEYS
+            or not self._lock.acquire(blocking=False)
+        ):
             return self.function(*args, **kwargs)
         try:
             return self._find(args, kwargs, modes)
@@ -149,10 +154,11 @@ class Captured(Replayer):
         plan.tensor_plan.next_check *= 16
         recording = Recording(self.function, self._watch, leaves, args, kwargs, self.strict)
         differs = plan.trace.differs(recording.trace)
-        if recording.refused or differs:
+        why = recording.refused or (self._at(*differs) if differs else None)
+        if why:
             entry.plans.remove(plan)
             self.latest = None
-            self._refuse(entry, recording.refused or self._at(*differs))
+            self._refuse(entry, why)
         return returned(recording)
 
     def _refuse(self, entry: Entry, why: str) -> None:
@@ -171,7 +177,11 @@ class Captured(Replayer):
     def _forget_plans(self, entry: Entry) -> None:
         """At most `limit` plans: those of the arguments that have not come for the longest time go."""
         while len(self.plans) > self.limit:
-            other = next(other for other in self._entries.values() if other.plans and (other is not entry or len(entry.plans) > 1))
+            other = next(
+                other
+                for other in self._entries.values()
+                if other.plans and (other is not entry or len(entry.plans) > 1)
+            )
             other.plans.pop(0)
             self.latest = None
 

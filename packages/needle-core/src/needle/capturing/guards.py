@@ -1,7 +1,7 @@
 """What a function may read from Python: numbers, flags, objects. A plan holds only while they stay the same.
 
 While a function is recorded, `sys.setprofile` shows every Python function that it calls. The names in their code are all that they
-can read: global variables, variables of enclosing functions, attributes. Before the next recording, everything that these names lead
+can read: globals, variables of enclosing functions, attributes. Before the next recording, everything that these names lead
 to is written down as guards, from the function, its arguments and its global variables on. They have to hold after that call too:
 a function that changes what it reads would have to change it again.
 
@@ -62,7 +62,9 @@ class Watch:
 
     def __init__(self, function: Callable):
         self.function = function
-        self.codes: dict[int, tuple[CodeType, dict[str, Any]]] = {}  # user's and layers' code, with its global variables
+        self.codes: dict[
+            int, tuple[CodeType, dict[str, Any]]
+        ] = {}  # user's and layers' code, with its global variables
         self.names: set[str] = set()
         self.users: set[str] = set()  # names in the user's own code
         self.roots: dict[int, Any] = {}  # what library code says that it depends on
@@ -92,7 +94,7 @@ class Watch:
             self._recorder.refuse(why, line_of(frame))
 
     def _learn(self, frame: FrameType) -> bool | None:
-        """Take in code that was not seen before; whether what it calls in C is of interest; None for what is done once or repeated."""
+        """Take in new code; whether what it calls in C is of interest; None for what is done once or repeated."""
         code = frame.f_code
         kind = kind_of(code.co_filename)
         if kind == "trusted":
@@ -236,7 +238,9 @@ class Walk:
         elif isinstance(value, (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)):
             self._generator(value, what)
         elif isinstance(value, (Iterator, ContextVar)):
-            self.recorder.refuse(f"may read {what}, a {type(value).__name__} that goes on from call to call", self._line())
+            self.recorder.refuse(
+                f"may read {what}, a {type(value).__name__} that goes on from call to call", self._line()
+            )
         else:
             self._object(value, what)
 
@@ -248,7 +252,9 @@ class Walk:
         if not isinstance(value, (tuple, frozenset)):
             self.guards.setdefault((id(value), "entries"), Guard("entries", value, None, f"an entry of {what}"))
         if self._count > MOST:
-            self.recorder.refuse(f"may read {what}, which has {len(value):,} entries; more than {MOST:,} are not compared", self._line())
+            self.recorder.refuse(
+                f"may read {what}, which has {len(value):,} entries; more than {MOST:,} are not compared", self._line()
+            )
             return
         entries = [*value.keys(), *value.values()] if isinstance(value, dict) else value
         self._todo += [(entry, f"an entry of {what}") for entry in entries if not isinstance(entry, ATOMS[:-1])]
@@ -282,7 +288,9 @@ class Walk:
                 self._attributes(value, vars(value), value.__name__, self.watch.users)
             elif kind == "other":
                 for name in self.watch.users & vars(value).keys():
-                    self.guards.setdefault((id(vars(value)), name), Guard("item", vars(value), name, f"{value.__name__}.{name}"))
+                    self.guards.setdefault(
+                        (id(vars(value)), name), Guard("item", vars(value), name, f"{value.__name__}.{name}")
+                    )
         elif kind_of(file_of(value)) == "user":
             for cls, name, found in self._of_class(value, self.watch.users):
                 if (id(cls), name) not in self.guards and kind_of(file_of(cls)) == "user":
@@ -290,8 +298,10 @@ class Walk:
                 self._todo.append((found, f"{cls.__name__}.{name}"))
 
     def _memory(self, value: Any, what: str) -> None:
-        if isinstance(value, np.ndarray) and value.dtype.hasobject or memoryview(value).nbytes > LARGE:
-            self.recorder.refuse(f"may read {what}, memory on the host that is too large to be compared with each call", self._line())
+        if (isinstance(value, np.ndarray) and value.dtype.hasobject) or memoryview(value).nbytes > LARGE:
+            self.recorder.refuse(
+                f"may read {what}, memory on the host that is too large to be compared with each call", self._line()
+            )
         else:
             self.guards[id(value), "content"] = Guard("content", value, None, what)
 
@@ -313,7 +323,9 @@ class Walk:
         kind = kind_of(file_of(type(value)))
         state = getattr(value, "__dict__", None)
         if kind == "user" and state is None and is_opaque(type(value)):
-            self.recorder.refuse(f"may read {what}, a {type(value).__qualname__}, whose changes are not seen", self._line())
+            self.recorder.refuse(
+                f"may read {what}, a {type(value).__qualname__}, whose changes are not seen", self._line()
+            )
             return
         if kind == "trusted":
             inner = getattr(value, "__wrapped__", None)  # a captured function
@@ -325,7 +337,11 @@ class Walk:
     def _attributes(self, owner: Any, own: dict[str, Any] | None, what: str, names: set[str]) -> None:
         """Attributes of an object under any of the names: its own, then those of its class."""
         state = {} if own is None else own
-        everything = self.watch.all_names and not isinstance(owner, (ModuleType, FunctionType)) and kind_of(file_of(type(owner))) == "user"
+        everything = (
+            self.watch.all_names
+            and not isinstance(owner, (ModuleType, FunctionType))
+            and kind_of(file_of(type(owner))) == "user"
+        )
         for name in list(state) if everything else state.keys() & names:
             self._note("item", state, name, f"{what}.{name}")
         if isinstance(owner, (ModuleType, FunctionType)):
@@ -334,12 +350,18 @@ class Walk:
             if isinstance(found, MemberDescriptorType):
                 self._note("attribute", owner, name, f"{what}.{name}")
             elif name not in state:
-                if own is not None and not isinstance(found, (FunctionType, property)) and (id(state), name) not in self.guards:
+                if (
+                    own is not None
+                    and not isinstance(found, (FunctionType, property))
+                    and (id(state), name) not in self.guards
+                ):
                     self.guards[id(state), name] = Guard("item", state, name, f"{what}.{name}")
                 if (id(cls), name) not in self.guards and kind_of(file_of(cls)) == "user":
                     self.guards[id(cls), name] = Guard("item", vars(cls), name, f"{cls.__name__}.{name}")
                 self._todo.append((found.fget if isinstance(found, property) else found, f"{cls.__name__}.{name}"))
-        if own is not None and (id(state), "count") not in self.guards:  # a method of the class may be hidden by an attribute
+        if (
+            own is not None and (id(state), "count") not in self.guards
+        ):  # a method of the class may be hidden by an attribute
             self.guards[id(state), "count"] = Guard("count", state, None, f"the attributes of {what}")
 
     def _of_class(self, cls: type, names: set[str]) -> list[tuple[type, str, Any]]:
@@ -355,9 +377,11 @@ class Walk:
         return known
 
     def _find_closures(self) -> None:
-        """Functions that were called but are not found under a name, say in a closure of the library: as the collector knows them."""
+        """Functions that were called but are found under no name, say in a closure of the library: as the collector knows them."""
         missing = [
-            code for key, (code, _) in self.watch.codes.items() if key not in self._found and code.co_freevars and kind_of(code.co_filename) == "user"
+            code
+            for key, (code, _) in self.watch.codes.items()
+            if key not in self._found and code.co_freevars and kind_of(code.co_filename) == "user"
         ]  # fmt: skip
         for function in gc.get_referrers(*missing) if missing else ():
             if isinstance(function, FunctionType):
@@ -373,7 +397,8 @@ class Walk:
                 return f"draws random numbers of {what}"
         for guard in [*self.guards.values(), *self.passing]:
             if not guard.holds():
-                return f"{guard.what} is changed, from {short(guard.expected)} to {short(guard.found())}; a replay would not change it"
+                now = short(guard.found())
+                return f"{guard.what} is changed, from {short(guard.expected)} to {now}; a replay would not change it"
         return None
 
 
@@ -395,7 +420,9 @@ def _plain(value: Any) -> Any:
 
 def short(value: Any) -> str:
     """A value as a few words."""
-    plain = isinstance(value, ATOMS[:-1]) or isinstance(value, tuple) and all(isinstance(entry, ATOMS[:-1]) for entry in value)
+    plain = isinstance(value, ATOMS[:-1]) or (
+        isinstance(value, tuple) and all(isinstance(entry, ATOMS[:-1]) for entry in value)
+    )
     text = repr(value) if plain else f"a {type(value).__name__}"
     return text if len(text) < 40 else text[:37] + "..."
 
@@ -409,7 +436,7 @@ _HERE = str(Path(__file__).parent)
 
 
 def kind_of(filename: str) -> str:
-    """'user'; 'layer': of ours, with attributes that users set; 'other': Python's own library; 'trusted': the rest of ours, NumPy."""
+    """'user'; 'layer': of ours, with attributes that users set; 'other': Python's own library; 'trusted': ours, NumPy."""
     kind = _kinds.get(filename)
     if kind is None:
         kind = _kinds[filename] = _kind(filename)
@@ -438,13 +465,15 @@ def file_of(cls: type) -> str:
         module = sys.modules.get(name)
         if name == "__main__":
             return getattr(module, "__file__", None) or "<main>"
-        _files[name] = getattr(module, "__file__", None) or ("<frozen builtin>" if name in sys.builtin_module_names else "<class>")
+        _files[name] = getattr(module, "__file__", None) or (
+            "<frozen builtin>" if name in sys.builtin_module_names else "<class>"
+        )
     return _files[name]
 
 
 def is_opaque(cls: type) -> bool:
     """Whether a class is written in C, has state that no name leads to, and is no function."""
-    return not cls.__flags__ & (1 << 9) and not hasattr(cls, "__call__")  # Py_TPFLAGS_HEAPTYPE: what `class` makes
+    return not cls.__flags__ & (1 << 9) and not callable(cls)  # Py_TPFLAGS_HEAPTYPE: what `class` makes
 
 
 def line_of(frame: FrameType) -> tuple[str, int]:
@@ -476,18 +505,21 @@ _SAFE = {list, dict, str, tuple, set, int, float, bytes, frozenset, type}
 
 def changing(function: Any, recorder: Recorder) -> str | None:
     """Why a call of this C function cannot be repeated; None where it can."""
-    owner = getattr(function, "__self__", None)
+    owner: Any = getattr(function, "__self__", None)
+    module: Any
     kind = type(owner)
     if kind in _SAFE and owner is not None and kind is not type:
         return None
-    if kind is ModuleType:
+    if isinstance(owner, ModuleType):
         if owner.__name__ == "builtins":
             return PRINTING if function is print else "waits for input" if function is input else None
         module = owner.__name__
         if module in ("math", "cmath") and recorder.watched:
             return "uses a number that is read from arrays (a norm, say) in Python"
     else:
-        module = (owner if kind is type else kind).__module__ if owner is not None else getattr(function, "__module__", None)
+        module = (
+            (owner if kind is type else kind).__module__ if owner is not None else getattr(function, "__module__", None)
+        )
     if kind is ContextVar:
         return CHANGING["_contextvars"]
     if not isinstance(module, str):
@@ -498,6 +530,3 @@ def changing(function: Any, recorder: Recorder) -> str | None:
         return None
     why = CHANGING.get(module)
     return why if module not in ONLY or function.__name__ in ONLY[module] else None
-
-
-

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from needle.autograd import Tensor, TensorTuple, name_ops
-from needle.autograd.replaying import data_and_gradient, flags, start_noting, stop_noting, was_there
 from needle.autograd.guards import first_difference, same
+from needle.autograd.replaying import data_and_gradient, flags, start_noting, stop_noting, was_there
 from needle.capturing.guards import Walk, Watch, line_of_function
 from needle.origins import origin
 from needle_ndarray import NDArray
@@ -158,7 +158,11 @@ class Recording:
     def _calls(self) -> list[Any]:
         """The calls, with views of arguments and tensors where they are in these, not in the memory that these are views of."""
         numbers = self.recorder.outside_numbers
-        shifts = {numbers[key]: a.offset * a.dtype.itemsize for key, (*_, a) in self.roles().items() if key in numbers and a.offset}
+        shifts = {
+            numbers[key]: a.offset * a.dtype.itemsize
+            for key, (*_, a) in self.roles().items()
+            if key in numbers and a.offset
+        }
         if not shifts:
             return self.recorder.calls
         return [call._replace(args=tuple(shifted(arg, shifts) for arg in call.args)) for call in self.recorder.calls]
@@ -215,7 +219,7 @@ def template(tree: Any, recording: Recording, kinds: list[Any]) -> Any:
     if isinstance(tree, TensorTuple):
         arrays = tree.realize_cached_data()
         return TensorTuple, *[template(each, recording, kinds) for each in arrays]
-    if type(tree) in (tuple, list) or isinstance(tree, tuple) and hasattr(tree, "_fields"):
+    if type(tree) in (tuple, list) or (isinstance(tree, tuple) and hasattr(tree, "_fields")):
         return type(tree), *[template(each, recording, kinds) for each in tree]
     if type(tree) is dict:
         keys = tuple(template(key, recording, kinds) for key in tree)
@@ -239,4 +243,3 @@ class Kept:
         return isinstance(other, Kept) and same(self.value, other.value)
 
     __hash__ = None  # type: ignore[assignment]
-

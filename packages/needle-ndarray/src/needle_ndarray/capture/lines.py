@@ -14,7 +14,9 @@ def place_in_library(filename: str) -> tuple[str, ...]:
     """("needle_nn", "nn", "basic.py") for a file of ours; () for any other."""
     place = _places.get(filename)
     if place is None:
-        folders = [(name, os.path.dirname(sys.modules[name].__file__ or "")) for name in PACKAGES if name in sys.modules]
+        folders = [
+            (name, os.path.dirname(sys.modules[name].__file__ or "")) for name in PACKAGES if name in sys.modules
+        ]
         inside = [(name, filename[len(folder) :]) for name, folder in folders if filename.startswith(folder + os.sep)]
         place = _places[filename] = (inside[0][0], *inside[0][1].split(os.sep)[1:]) if inside else ()
     return place

@@ -71,8 +71,15 @@ def reuse_results(plan: "Plan") -> None:
             continue
         if movable:
             results = {buffer: 10**9 + i for i, buffer in enumerate(sorted(written))}  # under these names in every call
-            values = [arg if isinstance(arg, View) else repr(arg) for arg in renamed(call, results).args]  # -0.0 is not 0.0
-            key = (call.verb, id(call.backend), *values, *sorted((buffer, done.get(buffer, 0)) for buffer in plan.read(call)))
+            values = [
+                arg if isinstance(arg, View) else repr(arg) for arg in renamed(call, results).args
+            ]  # -0.0 is not 0.0
+            key = (
+                call.verb,
+                id(call.backend),
+                *values,
+                *sorted((buffer, done.get(buffer, 0)) for buffer in plan.read(call)),
+            )
             before = known.setdefault(key, call)
             if before is not call:
                 now |= dict(zip(sorted(written), sorted(plan.written(before)), strict=True))

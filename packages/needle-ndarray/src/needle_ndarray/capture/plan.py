@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from needle_ndarray.backend import Backend, Op
-from needle_ndarray.capture.passes import PASSES
 from needle_ndarray.capture.calls import Call, CaptureError, Slot, View
+from needle_ndarray.capture.passes import PASSES
 from needle_ndarray.capture.recorder import Recorder
 from needle_ndarray.capture.verbs import ARGUMENTS, UPDATES, written_by
 from needle_ndarray.ndarray import NDArray
@@ -35,7 +35,9 @@ class Plan:
         self.input_views = [recorder.view(a) for a in inputs]
         self.output_views = [recorder.view(a) for a in outputs]
         self.outside = {number: recorder.outside[key] for key, number in recorder.outside_numbers.items()}
-        self.handles = {number: key for key, number in recorder.outside_numbers.items()}  # ids of buffers, also of those let go
+        self.handles = {
+            number: key for key, number in recorder.outside_numbers.items()
+        }  # ids of buffers, also of those let go
         self.outputs = {view.buffer for view in self.output_views if view.buffer >= 0}
         self.constants: set[int] = set()
         self.once: list[Call] = []  # run when the plan is made
@@ -203,7 +205,9 @@ class Built:
                 elif isinstance(arg, (list, tuple)) and not isinstance(arg, View):
                     found.setdefault(i, []).extend(((j, k), *s) for k, s in enumerate(arg) if isinstance(s, Slot))
             if sum(isinstance(value, Slot) for value in flat(call.args)) != len(found.get(i, ())):
-                raise CaptureError(f"{'%s:%d' % call.line}: {call.verb} is given a number too deep in its arguments")
+                raise CaptureError(
+                    f"{call.line[0]}:{call.line[1]}: {call.verb} is given a number too deep in its arguments"
+                )
         return {i: paths for i, paths in found.items() if paths}
 
     def _group(self, view: View) -> Views:
@@ -254,7 +258,7 @@ class Touched:
         names = ARGUMENTS.get(call.verb) or ("",) * len(call.args)
         for name, arg in zip(names, call.args, strict=True):
             if type(arg) is View:
-                found = (arg.buffer,)
+                found = [arg.buffer]
             elif isinstance(arg, (list, tuple)):
                 found = [view.buffer for view in views([arg])]
             else:

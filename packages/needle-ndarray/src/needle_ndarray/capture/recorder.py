@@ -118,7 +118,8 @@ class Recorder(Tape):
 
 def _numpy_state() -> tuple[Any, ...]:
     """NumPy's global generator, as something to compare."""
-    name, key, *rest = np.random.get_state()  # noqa: NPY002
+    state: Any = np.random.get_state()  # noqa: NPY002
+    name, key, *rest = state
     return name, key.tobytes(), *rest
 
 
@@ -179,7 +180,9 @@ def _refusing(name: str) -> Callable:
             return np.array(float.__pos__(self))
         if name == "__array_ufunc__":
             ufunc, method, *inputs = args
-            return getattr(ufunc, method)(*[float.__pos__(x) if isinstance(x, Watched) else x for x in inputs], **kwargs)
+            return getattr(ufunc, method)(
+                *[float.__pos__(x) if isinstance(x, Watched) else x for x in inputs], **kwargs
+            )
         return getattr(float, name)(self, *args)
 
     return use
