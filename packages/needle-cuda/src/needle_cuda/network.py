@@ -56,7 +56,7 @@ def sizes(x: NDArray) -> tuple[int, int]:
     return x.size // x.shape[-1], x.shape[-1]
 
 
-def teams(count: int, n: int) -> dict[str, Any]:
+def blocks_for_rows(count: int, n: int) -> dict[str, Any]:
     """Blocks for rows of n elements: a warp for each short one, a block for each long one."""
     block = (32, 8) if n <= SHORT else (256, 1)
     return {"block": block, "grid": (min(tiles(count, block[1]), 1 << 20),)}
@@ -86,17 +86,19 @@ class Network:
         if out.size:
             count, n = sizes(a)
             target = (out, view(out)) if op.name == "logsumexp" else rows(out)
-            self._launch("nn.cu", op.name, a.dtype, out.size, *rows(a), *i64(count, n), *target, **teams(count, n))
+            self._launch(
+                "nn.cu", op.name, a.dtype, out.size, *rows(a), *i64(count, n), *target, **blocks_for_rows(count, n)
+            )
 
     def cross_entropy(self, logits: NDArray, labels: NDArray, out: NDArray) -> None:
         count, n = sizes(logits)
         given = (*rows(logits), labels, view(labels), *i64(count, n), out, view(out))
-        self._launch("nn.cu", "cross_entropy", logits.dtype, out.size, *given, **teams(count, n))
+        self._launch("nn.cu", "cross_entropy", logits.dtype, out.size, *given, **blocks_for_rows(count, n))
 
     def cross_entropy_grad(self, grad: NDArray, logits: NDArray, labels: NDArray, out: NDArray) -> None:
         count, n = sizes(logits)
         given = (grad, view(grad), *rows(logits), labels, view(labels), *i64(count, n), *rows(out))
-        self._launch("nn.cu", "cross_entropy_grad", logits.dtype, out.size, *given, **teams(count, n))
+        self._launch("nn.cu", "cross_entropy_grad", logits.dtype, out.size, *given, **blocks_for_rows(count, n))
 
     # ---- Norms -------------------------------------------------------------------------------------------------------
 
@@ -137,7 +139,7 @@ class Network:
     def _layer_norm(self, x: NDArray, weight: NDArray | None, bias: NDArray | None, out: NDArray, eps: float) -> None:
         count, n = sizes(x)
         given = (*rows(x), *i64(count, n), *vector(weight), *vector(bias), np.float64(eps), *rows(out))
-        self._launch("norm.cu", "layer_norm", x.dtype, x.size, *given, **teams(count, n))
+        self._launch("norm.cu", "layer_norm", x.dtype, x.size, *given, **blocks_for_rows(count, n))
 
     def _layer_norm_grad(
         self,
@@ -153,7 +155,7 @@ class Network:
         statistics = self._empty((2, count), x.dtype)
         given = (*rows(grad), *rows(x), *i64(count, n))
         own = (*vector(weight), np.float64(eps), statistics, *rows(dx))
-        self._launch("norm.cu", "layer_norm_grad", x.dtype, x.size, *given, *own, **teams(count, n))
+        self._launch("norm.cu", "layer_norm_grad", x.dtype, x.size, *given, *own, **blocks_for_rows(count, n))
         span, many, blocks = columns(count, n)
         parts = self._empty((many, 2, n), "float64")
         self._launch(
@@ -213,7 +215,7 @@ class Network:
         self, q: NDArray, k: NDArray, v: NDArray, mask: NDArray | None, out: NDArray, causal: bool, scale: float
     ) -> None:
         job, side = _job(q, k, v, mask, causal, scale), ATTENTION_SIDE[q.dtype]
-        target = self._compact_room(out)
+        target = self._compact_target(out)
         grid = (tiles(q.shape[-2], side), tiles(v.shape[-1], side), min(int(job["batches"]), MOST_BATCHES))
         self._launch("attention.cu", "attention", q.dtype, out.size, q, k, v, mask, job, target, grid=grid, block=256)
         self._deliver(target, out)
@@ -235,7 +237,7 @@ class Network:
         (t, d), (s, e), batches = q.shape[-2:], v.shape[-2:], int(job["batches"])
         statistics = self._empty((3, batches, t), q.dtype)
         given, blocks = (grad, q, k, v, mask, job, matrix(grad), statistics), min(batches, MOST_BATCHES)
-        targets = [self._compact_room(a) for a in (dq, dk, dv)]
+        targets = [self._compact_target(a) for a in (dq, dk, dv)]
         grid = (tiles(t, side), 1, blocks)
         self._launch("attention.cu", "attention_statistics", q.dtype, batches * t, *given, grid=grid, block=256)
         grid = (tiles(t, side), tiles(d, side), blocks)
@@ -245,8 +247,8 @@ class Network:
         for target, out in zip(targets, (dq, dk, dv), strict=True):
             self._deliver(target, out)
 
-    def _compact_room(self, out: NDArray) -> NDArray:
-        """The result itself where it is dense, else room for it."""
+    def _compact_target(self, out: NDArray) -> NDArray:
+        """The result itself where it is dense, else scratch for it."""
         return out if dense(out) else self._empty(out.shape, out.dtype)
 
     def _deliver(self, made: NDArray, out: NDArray) -> None:

@@ -23,8 +23,8 @@ def widened(f: Any) -> Any:
     return lambda *x: f(*[a.astype(np.float64) for a in x]).astype(x[0].dtype)
 
 
-def below(x: np.ndarray) -> np.ndarray:
-    """The part of the normal distribution below x."""
+def normal_cdf(x: np.ndarray) -> np.ndarray:
+    """The distribution function of the standard normal distribution."""
     return 0.5 * (1 + erf(x * math.sqrt(0.5)))
 
 
@@ -40,14 +40,14 @@ SPECIAL: dict[str, Any] = {
     "round": np.rint,
     "sigmoid": widened(sigmoid),
     "erf": widened(erf),
-    "gelu": widened(lambda x: x * below(x)),
+    "gelu": widened(lambda x: x * normal_cdf(x)),
     "silu": widened(lambda x: x * sigmoid(x)),
     "sin": widened(np.sin),
     "cos": widened(np.cos),
     "relu_grad": lambda a, b: np.where(b > 0, a, a.dtype.type(0)),
     "tanh_grad": lambda a, b: a * ((1 - b) * (1 + b)),
     "sigmoid_grad": lambda a, b: a * (b * (1 - b)),
-    "gelu_grad": widened(lambda a, b: a * (below(b) + b * np.exp(b * b * -0.5) / math.sqrt(2 * math.pi))),
+    "gelu_grad": widened(lambda a, b: a * (normal_cdf(b) + b * np.exp(b * b * -0.5) / math.sqrt(2 * math.pi))),
     "silu_grad": widened(silu_grad),
 }
 WIDER = {"f": np.float64, "d": np.longdouble}  # what float sums are made in; those of integers in int64

@@ -8,7 +8,7 @@
 #if defined(T_FLOAT32)
 const int R = 4;
 #else
-const int R = 2;        // doubles take twice the room
+const int R = 2;        // doubles take twice the memory
 #endif
 const int SIDE = Tile<R>::SIDE;
 const int PITCH = Tile<R>::PITCH;
@@ -47,7 +47,7 @@ DEVICE i64 visible(const Attention& job, i64 query) {
     return !job.causal || end > job.s ? job.s : end < 0 ? 0 : end;
 }
 
-// What one batch's block works on, and its room in shared memory
+// What one batch's block works on, and its scratch in shared memory
 struct Block {
     const T *q, *k, *v;
     const void* mask;
@@ -74,8 +74,8 @@ DEVICE void score(const Attention& job, const Block& block, i64 query, i64 key, 
 }
 
 // dp = grad v^T
-DEVICE void slope(const Attention& job, const Block& block, const T* grad, const Matrix& grad_at, i64 query, i64 key,
-                  T (&dp)[R][R]) {
+DEVICE void weight_grad(const Attention& job, const Block& block, const T* grad, const Matrix& grad_at, i64 query, i64 key,
+                        T (&dp)[R][R]) {
     Panel<R> grads(grad + query * grad_at.row, grad_at.row, grad_at.column, job.t - query);
     Panel<R> values(block.v + key * job.v.row, job.v.row, job.v.column, job.s - key);
     clear<R>(dp);
@@ -187,7 +187,7 @@ ATTENTION_KERNEL attention_statistics(const T* grad, const T* q, const T* k, con
         const i64 keys = visible(job, query + SIDE - 1);
         for (i64 key = 0; key < keys; key += SIDE) {
             score(job, block, query, key, p);
-            slope(job, block, grad + place(grad_at.batch, batch), grad_at, query, key, dp);
+            weight_grad(job, block, grad + place(grad_at.batch, batch), grad_at, query, key, dp);
 #pragma unroll
             for (int i = 0; i < R; i++) {
                 T top = largest[i], sum = 0, sum_dp = 0;
@@ -232,7 +232,7 @@ DEVICE void weigh(const Attention& job, const T* statistics, i64 batch, i64 quer
     }
 }
 
-DEVICE void weigh_slope(const Attention& job, const T* statistics, i64 batch, i64 query, const T (&p)[R][R], T (&dp)[R][R]) {
+DEVICE void score_grad(const Attention& job, const T* statistics, i64 batch, i64 query, const T (&p)[R][R], T (&dp)[R][R]) {
 #pragma unroll
     for (int i = 0; i < R; i++) {
         const i64 y = query + corner<R>(DOWN, i), rows = job.batches * job.t;
@@ -255,8 +255,8 @@ ATTENTION_KERNEL attention_query_grad(const T* grad, const T* q, const T* k, con
         for (i64 key = 0; key < keys; key += SIDE) {
             score(job, block, query, key, p);
             weigh(job, statistics, batch, query, p);
-            slope(job, block, grad + place(grad_at.batch, batch), grad_at, query, key, ds);
-            weigh_slope(job, statistics, batch, query, p, ds);
+            weight_grad(job, block, grad + place(grad_at.batch, batch), grad_at, query, key, ds);
+            score_grad(job, statistics, batch, query, p, ds);
             store<true>(ds, weights);
             multiply_stored(weights, columns_of(block.k, job.k, key, column, job.d), rows_left(job.s, key), right, sums);
         }
@@ -287,8 +287,8 @@ ATTENTION_KERNEL attention_key_grad(const T* grad, const T* q, const T* k, const
             weigh(job, statistics, batch, query, p);
             store<false>(p, weights);
             multiply_stored(weights, columns_of(grads, grad_at, query, column, job.e), rows_left(job.t, query), right, sums_v);
-            slope(job, block, grads, grad_at, query, key, ds);
-            weigh_slope(job, statistics, batch, query, p, ds);
+            weight_grad(job, block, grads, grad_at, query, key, ds);
+            score_grad(job, statistics, batch, query, p, ds);
             store<false>(ds, weights);
             multiply_stored(weights, columns_of(block.q, job.q, query, column, job.d), rows_left(job.t, query), right, sums_k);
         }

@@ -177,27 +177,27 @@ DEVICE E warp_max(E a) {
     return a;
 }
 
-// Over a block of whole warps (at most 1024 threads); every thread gets the result. `room` is shared, of 32 elements.
+// Over a block of whole warps (at most 1024 threads); every thread gets the result. `scratch` is shared, of 32 elements.
 template <class E>
-DEVICE E block_sum(E a, E* room) {
+DEVICE E block_sum(E a, E* scratch) {
     const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
     a = warp_sum(a);
     __syncthreads();                    // somebody may still read what the last call left
-    if (lane == 0) room[warp] = a;
+    if (lane == 0) scratch[warp] = a;
     __syncthreads();
-    a = room[0];
-    for (int w = 1; w < warps; w++) a += room[w];
+    a = scratch[0];
+    for (int w = 1; w < warps; w++) a += scratch[w];
     return a;
 }
 
 template <class E>
-DEVICE E block_max(E a, E* room) {
+DEVICE E block_max(E a, E* scratch) {
     const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
     a = warp_max(a);
     __syncthreads();
-    if (lane == 0) room[warp] = a;
+    if (lane == 0) scratch[warp] = a;
     __syncthreads();
-    a = room[0];
-    for (int w = 1; w < warps; w++) a = larger(a, room[w]);
+    a = scratch[0];
+    for (int w = 1; w < warps; w++) a = larger(a, scratch[w]);
     return a;
 }

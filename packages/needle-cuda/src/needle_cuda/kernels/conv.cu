@@ -273,7 +273,7 @@ const int SLICES = 8;
 
 // The same for groups of few filters: blocks of (32 filters, SLICES), the grid (filters, parts, taps). Bound by bandwidth.
 KERNEL conv2d_weight_grad_direct(const T* x, const T* grad, const Convolution at, i64 span, T* out) {
-    __shared__ T room[SLICES][WARP];
+    __shared__ T scratch[SLICES][WARP];
     const i64 channels = at.channels(), places = at.n * at.oh * at.ow, rows = at.kh * at.kw * channels;
     const i64 f = (i64)blockIdx.x * WARP + threadIdx.x;
     const i64 first = blockIdx.y * span, last = first + span < places ? first + span : places;
@@ -290,10 +290,10 @@ KERNEL conv2d_weight_grad_direct(const T* x, const T* grad, const Convolution at
             window.advance(SLICES);
         }
         __syncthreads();                // the last row's sums were read
-        room[threadIdx.y][threadIdx.x] = sum;
+        scratch[threadIdx.y][threadIdx.x] = sum;
         __syncthreads();
         if (threadIdx.y == 0 && f < at.f) {
-            for (int slice = 1; slice < SLICES; slice++) sum += room[slice][threadIdx.x];
+            for (int slice = 1; slice < SLICES; slice++) sum += scratch[slice][threadIdx.x];
             out[(blockIdx.y * rows + row) * at.f + f] = sum;
         }
     }

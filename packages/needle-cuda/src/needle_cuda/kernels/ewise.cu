@@ -99,13 +99,13 @@ DEVICE T sigmoid_of(T a) {
     return (a < 0 ? small : T(1)) / (1 + small);
 }
 
-DEVICE T silu_slope(T a) {
+DEVICE T silu_derivative(T a) {
     const T s = sigmoid_of(a);
     return s * (1 + a * (1 - s));
 }
 
-// The part of the normal distribution below a
-DEVICE T below(T a) {
+// The distribution function of the standard normal distribution
+DEVICE T normal_cdf(T a) {
     return T(0.5) * erfc(-a * T(0.70710678118654752440));
 }
 
@@ -160,7 +160,7 @@ UNARY(cos, T, cos(a))
 UNARY(tanh, T, tanh(a))
 UNARY(sigmoid, T, sigmoid_of(a))
 UNARY(erf, T, erf(a))
-UNARY(gelu, T, a * below(a))
+UNARY(gelu, T, a * normal_cdf(a))
 UNARY(silu, T, a * sigmoid_of(a))
 #else
 UNARY(isinf, bool, false)
@@ -206,8 +206,8 @@ BINARY(divide, T, a / b)
 BINARY(power, T, pow(a, b))
 BINARY(tanh_grad, T, a * ((1 - b) * (1 + b)))
 BINARY(sigmoid_grad, T, a * (b * (1 - b)))
-BINARY(gelu_grad, T, a * (below(b) + b * (exp(b * b * T(-0.5)) * T(0.39894228040143267794))))
-BINARY(silu_grad, T, a * silu_slope(b))
+BINARY(gelu_grad, T, a * (normal_cdf(b) + b * (exp(b * b * T(-0.5)) * T(0.39894228040143267794))))
+BINARY(silu_grad, T, a * silu_derivative(b))
 #else
 BINARY(bitwise_and, T, a & b)
 BINARY(bitwise_or, T, a | b)

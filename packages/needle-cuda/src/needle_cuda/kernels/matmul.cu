@@ -45,18 +45,18 @@ MATMUL(matmul_32, 2, 2)    // small and skinny ones
 
 // ---- A matrix and a vector -----------------------------------------------------------------------------------------------
 
-// out[i] = sum of a[i, k] b[k], a team of threads (a row of the block: 32 or all of it) per i: for rows that lie along k.
+// out[i] = sum of a[i, k] b[k], a warp or a whole block (a row of its threads) per i: for rows that lie along k.
 // Bound by bandwidth: each element of a is read once.
 KERNEL matvec_rows(const T* a, const Matrix a_at, const T* b, const Matrix b_at, i64 m, i64 k, i64 batches, T* out,
                    const Matrix out_at) {
-    __shared__ Sum room[WARP];
+    __shared__ Sum scratch[WARP];
     for (i64 batch = blockIdx.z; batch < batches; batch += gridDim.z) {
         for (i64 i = (i64)blockIdx.x * blockDim.y + threadIdx.y; i < m; i += (i64)gridDim.x * blockDim.y) {
             const T* row = a + place(a_at.batch, batch) + i * a_at.row;
             const T* vector = b + place(b_at.batch, batch);
             Sum sum = 0;
             for (i64 j = threadIdx.x; j < k; j += blockDim.x) sum += (Sum)row[j * a_at.column] * (Sum)vector[j * b_at.row];
-            sum = blockDim.x == WARP ? warp_sum(sum) : block_sum(sum, room);
+            sum = blockDim.x == WARP ? warp_sum(sum) : block_sum(sum, scratch);
             if (threadIdx.x == 0) out[place(out_at.batch, batch) + i * out_at.row] = (T)sum;
         }
     }
@@ -68,7 +68,7 @@ const int SLICES = 16;
 // Bound by bandwidth.
 KERNEL matvec_columns(const T* a, const Matrix a_at, const T* b, const Matrix b_at, i64 m, i64 k, i64 batches, T* out,
                       const Matrix out_at) {
-    __shared__ Sum room[SLICES][WARP];
+    __shared__ Sum scratch[SLICES][WARP];
     const i64 i = (i64)blockIdx.x * WARP + threadIdx.x;
     for (i64 batch = blockIdx.z; batch < batches; batch += gridDim.z) {
         const T* column = a + place(a_at.batch, batch) + i * a_at.row;
@@ -76,10 +76,10 @@ KERNEL matvec_columns(const T* a, const Matrix a_at, const T* b, const Matrix b_
         Sum sum = 0;
         for (i64 j = threadIdx.y; i < m && j < k; j += SLICES) sum += (Sum)column[j * a_at.column] * (Sum)vector[j * b_at.row];
         __syncthreads();                // the last batch's sums were read
-        room[threadIdx.y][threadIdx.x] = sum;
+        scratch[threadIdx.y][threadIdx.x] = sum;
         __syncthreads();
         if (threadIdx.y == 0 && i < m) {
-            for (int slice = 1; slice < SLICES; slice++) sum += room[slice][threadIdx.x];
+            for (int slice = 1; slice < SLICES; slice++) sum += scratch[slice][threadIdx.x];
             out[place(out_at.batch, batch) + i * out_at.row] = (T)sum;
         }
     }

@@ -3,54 +3,54 @@
 #include "rows.cuh"
 
 // The largest of a row; NaN where one is. A thread reads its own elements only, here and below: out may lie where a does.
-DEVICE T row_max(const T* a, i64 step, i64 n, T* room) {
+DEVICE T row_max(const T* a, i64 step, i64 n, T* scratch) {
     T largest = -infinity();
     FOR_COLUMNS(j, n) largest = larger(largest, a[j * step]);
-    return team_max(largest, room);
+    return row_threads_max(largest, scratch);
 }
 
 // The sum of e^(a - shift)
-DEVICE Wide row_exp_sum(const T* a, i64 step, T shift, i64 n, Wide* room) {
+DEVICE Wide row_exp_sum(const T* a, i64 step, T shift, i64 n, Wide* scratch) {
     Adder each;
     FOR_COLUMNS(j, n) each.add(exp(a[j * step] - shift));
-    return team_sum(each.sum(), room);
+    return row_threads_sum(each.sum(), scratch);
 }
 
 // out = e^(a - max) / sum e^(a - max); out may be a
 KERNEL softmax(const T* a, const View a_rows, i64 a_step, i64 rows, i64 n, T* out, const View out_rows, i64 out_step) {
-    __shared__ T largest_room[WARP];
-    __shared__ Wide sum_room[WARP];
+    __shared__ T largest_scratch[WARP];
+    __shared__ Wide sum_scratch[WARP];
     FOR_ROWS(row, rows) {
         const T* x = a + place(a_rows, row);
         T* y = out + place(out_rows, row);
-        const T largest = row_max(x, a_step, n, largest_room);
-        const T total = (T)row_exp_sum(x, a_step, largest, n, sum_room);
+        const T largest = row_max(x, a_step, n, largest_scratch);
+        const T total = (T)row_exp_sum(x, a_step, largest, n, sum_scratch);
         FOR_COLUMNS(j, n) y[j * out_step] = exp(x[j * a_step] - largest) / total;
     }
 }
 
 // out = a - max - log sum e^(a - max); out may be a
 KERNEL log_softmax(const T* a, const View a_rows, i64 a_step, i64 rows, i64 n, T* out, const View out_rows, i64 out_step) {
-    __shared__ T largest_room[WARP];
-    __shared__ Wide sum_room[WARP];
+    __shared__ T largest_scratch[WARP];
+    __shared__ Wide sum_scratch[WARP];
     FOR_ROWS(row, rows) {
         const T* x = a + place(a_rows, row);
         T* y = out + place(out_rows, row);
-        const T largest = row_max(x, a_step, n, largest_room);
-        const T shift = (T)log(row_exp_sum(x, a_step, largest, n, sum_room));
+        const T largest = row_max(x, a_step, n, largest_scratch);
+        const T shift = (T)log(row_exp_sum(x, a_step, largest, n, sum_scratch));
         FOR_COLUMNS(j, n) y[j * out_step] = (x[j * a_step] - largest) - shift;
     }
 }
 
 // out = max + log sum e^(a - max); a max of +-inf is left out of the shift
 KERNEL logsumexp(const T* a, const View a_rows, i64 a_step, i64 rows, i64 n, T* out, const View out_lead) {
-    __shared__ T largest_room[WARP];
-    __shared__ Wide sum_room[WARP];
+    __shared__ T largest_scratch[WARP];
+    __shared__ Wide sum_scratch[WARP];
     FOR_ROWS(row, rows) {
         const T* x = a + place(a_rows, row);
-        const T largest = row_max(x, a_step, n, largest_room);
+        const T largest = row_max(x, a_step, n, largest_scratch);
         const T shift = largest - largest == 0 ? largest : (T)0;
-        const Wide total = row_exp_sum(x, a_step, shift, n, sum_room);
+        const Wide total = row_exp_sum(x, a_step, shift, n, sum_scratch);
         if (threadIdx.x == 0) out[place(out_lead, row)] = (T)(log(total) + shift);
     }
 }
@@ -58,12 +58,12 @@ KERNEL logsumexp(const T* a, const View a_rows, i64 a_step, i64 rows, i64 n, T* 
 // out = log sum e^(a - max) - (a[label] - max)
 KERNEL cross_entropy(const T* a, const View a_rows, i64 a_step, const i64* labels, const View labels_lead, i64 rows, i64 n,
                      T* out, const View out_lead) {
-    __shared__ T largest_room[WARP];
-    __shared__ Wide sum_room[WARP];
+    __shared__ T largest_scratch[WARP];
+    __shared__ Wide sum_scratch[WARP];
     FOR_ROWS(row, rows) {
         const T* x = a + place(a_rows, row);
-        const T largest = row_max(x, a_step, n, largest_room);
-        const Wide total = row_exp_sum(x, a_step, largest, n, sum_room);
+        const T largest = row_max(x, a_step, n, largest_scratch);
+        const Wide total = row_exp_sum(x, a_step, largest, n, sum_scratch);
         if (threadIdx.x == 0) {
             const i64 label = labels[place(labels_lead, row)];
             out[place(out_lead, row)] = (T)(log(total) - ((Wide)x[label * a_step] - (Wide)largest));
@@ -74,14 +74,14 @@ KERNEL cross_entropy(const T* a, const View a_rows, i64 a_step, const i64* label
 // out = (softmax(a) - onehot(label)) grad
 KERNEL cross_entropy_grad(const T* grad, const View grad_lead, const T* a, const View a_rows, i64 a_step, const i64* labels,
                           const View labels_lead, i64 rows, i64 n, T* out, const View out_rows, i64 out_step) {
-    __shared__ T largest_room[WARP];
-    __shared__ Wide sum_room[WARP];
+    __shared__ T largest_scratch[WARP];
+    __shared__ Wide sum_scratch[WARP];
     FOR_ROWS(row, rows) {
         const T* x = a + place(a_rows, row);
         T* y = out + place(out_rows, row);
-        const T largest = row_max(x, a_step, n, largest_room), slope = grad[place(grad_lead, row)];
-        const T total = (T)row_exp_sum(x, a_step, largest, n, sum_room);
+        const T largest = row_max(x, a_step, n, largest_scratch), upstream = grad[place(grad_lead, row)];
+        const T total = (T)row_exp_sum(x, a_step, largest, n, sum_scratch);
         const i64 label = labels[place(labels_lead, row)];
-        FOR_COLUMNS(j, n) y[j * out_step] = (exp(x[j * a_step] - largest) / total - (T)(j == label)) * slope;
+        FOR_COLUMNS(j, n) y[j * out_step] = (exp(x[j * a_step] - largest) / total - (T)(j == label)) * upstream;
     }
 }

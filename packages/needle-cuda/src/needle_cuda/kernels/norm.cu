@@ -5,31 +5,31 @@
 // ---- Layer norm ----------------------------------------------------------------------------------------------------------
 
 // (var + eps)^(-1/2) of a row whose mean is first + mean
-DEVICE T row_scale(const T* x, i64 step, T first, T mean, i64 n, double eps, Wide* room) {
+DEVICE T row_scale(const T* x, i64 step, T first, T mean, i64 n, double eps, Wide* scratch) {
     Adder squares;
     FOR_COLUMNS(j, n) {
         const T d = (x[j * step] - first) - mean;
         squares.add(d * d);
     }
-    return (T)(1 / sqrt(team_sum(squares.sum(), room) / n + eps));
+    return (T)(1 / sqrt(row_threads_sum(squares.sum(), scratch) / n + eps));
 }
 
 // mean - first of a row
-DEVICE T row_mean(const T* x, i64 step, T first, i64 n, Wide* room) {
+DEVICE T row_mean(const T* x, i64 step, T first, i64 n, Wide* scratch) {
     Adder distance;
     FOR_COLUMNS(j, n) distance.add(x[j * step] - first);
-    return (T)(team_sum(distance.sum(), room) / n);
+    return (T)(row_threads_sum(distance.sum(), scratch) / n);
 }
 
 // out = (x - mean) / sqrt(var + eps) * weight + bias. Bound by bandwidth: a row comes from memory once, then from the cache.
 KERNEL layer_norm(const T* x, const View x_rows, i64 x_step, i64 rows, i64 n, const T* weight, i64 weight_step, const T* bias,
                   i64 bias_step, double eps, T* out, const View out_rows, i64 out_step) {
-    __shared__ Wide room[WARP];
+    __shared__ Wide scratch[WARP];
     FOR_ROWS(row, rows) {
         const T* a = x + place(x_rows, row);
         T* y = out + place(out_rows, row);
-        const T first = a[0], mean = row_mean(a, x_step, first, n, room);
-        const T scale = row_scale(a, x_step, first, mean, n, eps, room);
+        const T first = a[0], mean = row_mean(a, x_step, first, n, scratch);
+        const T scale = row_scale(a, x_step, first, mean, n, eps, scratch);
         FOR_COLUMNS(j, n) {
             const T x_hat = ((a[j * x_step] - first) - mean) * scale;
             y[j * out_step] = x_hat * (weight ? weight[j * weight_step] : (T)1) + (bias ? bias[j * bias_step] : (T)0);
@@ -42,20 +42,20 @@ KERNEL layer_norm(const T* x, const View x_rows, i64 x_step, i64 rows, i64 n, co
 KERNEL layer_norm_grad(const T* grad, const View grad_rows, i64 grad_step, const T* x, const View x_rows, i64 x_step, i64 rows,
                        i64 n, const T* weight, i64 weight_step, double eps, T* statistics, T* dx, const View dx_rows,
                        i64 dx_step) {
-    __shared__ Wide room[WARP];
+    __shared__ Wide scratch[WARP];
     FOR_ROWS(row, rows) {
         const T* a = x + place(x_rows, row);
         const T* g = grad + place(grad_rows, row);
         T* y = dx + place(dx_rows, row);
-        const T first = a[0], mean = row_mean(a, x_step, first, n, room);
-        const T scale = row_scale(a, x_step, first, mean, n, eps, room);
+        const T first = a[0], mean = row_mean(a, x_step, first, n, scratch);
+        const T scale = row_scale(a, x_step, first, mean, n, eps, scratch);
         Adder sum_g, sum_gx;
         FOR_COLUMNS(j, n) {
             const T each = g[j * grad_step] * (weight ? weight[j * weight_step] : (T)1);
             sum_g.add(each);
             sum_gx.add(each * (((a[j * x_step] - first) - mean) * scale));
         }
-        const T mean_g = (T)(team_sum(sum_g.sum(), room) / n), mean_gx = (T)(team_sum(sum_gx.sum(), room) / n);
+        const T mean_g = (T)(row_threads_sum(sum_g.sum(), scratch) / n), mean_gx = (T)(row_threads_sum(sum_gx.sum(), scratch) / n);
         FOR_COLUMNS(j, n) {
             const T each = g[j * grad_step] * (weight ? weight[j * weight_step] : (T)1);
             const T x_hat = ((a[j * x_step] - first) - mean) * scale;
@@ -76,7 +76,7 @@ const int COLUMN_THREADS = 256;
 
 // parts[part, 0 and 1, column] = the sums of what each(row, column, a, b) puts into a and b, over the part's `span` rows
 template <class Each>
-DEVICE void column_parts(i64 rows, i64 n, i64 span, Wide* room, Wide* parts, Each each) {
+DEVICE void column_parts(i64 rows, i64 n, i64 span, Wide* scratch, Wide* parts, Each each) {
     const i64 column = (i64)blockIdx.x * blockDim.x + threadIdx.x;
     const i64 first = blockIdx.y * span, last = first + span < rows ? first + span : rows;
     Adder a, b;
@@ -87,14 +87,14 @@ DEVICE void column_parts(i64 rows, i64 n, i64 span, Wide* room, Wide* parts, Eac
         b.add(to_b);
     }
     const int at = threadIdx.y * blockDim.x + threadIdx.x;
-    room[at] = a.sum();
-    room[COLUMN_THREADS + at] = b.sum();
+    scratch[at] = a.sum();
+    scratch[COLUMN_THREADS + at] = b.sum();
     __syncthreads();
     if (threadIdx.y == 0 && column < n) {
         Wide total_a = 0, total_b = 0;
         for (int i = threadIdx.x; i < COLUMN_THREADS; i += blockDim.x) {
-            total_a += room[i];
-            total_b += room[COLUMN_THREADS + i];
+            total_a += scratch[i];
+            total_b += scratch[COLUMN_THREADS + i];
         }
         parts[(2 * blockIdx.y) * n + column] = total_a;
         parts[(2 * blockIdx.y + 1) * n + column] = total_b;
@@ -110,8 +110,8 @@ DEVICE Wide parts_sum(const Wide* parts, i64 count, i64 n, int which, i64 column
 // Sums of grad x^ and of grad. Bound by bandwidth.
 KERNEL layer_norm_parts(const T* grad, const View grad_rows, i64 grad_step, const T* x, const View x_rows, i64 x_step, i64 rows,
                         i64 n, const T* statistics, i64 span, Wide* parts) {
-    __shared__ Wide room[2 * COLUMN_THREADS];
-    column_parts(rows, n, span, room, parts, [&](i64 row, i64 column, T& a, T& b) {
+    __shared__ Wide scratch[2 * COLUMN_THREADS];
+    column_parts(rows, n, span, scratch, parts, [&](i64 row, i64 column, T& a, T& b) {
         const T* from = x + place(x_rows, row);
         b = grad[place(grad_rows, row) + column * grad_step];
         a = b * (((from[column * x_step] - from[0]) - statistics[row]) * statistics[rows + row]);
@@ -210,14 +210,14 @@ KERNEL batch_norm(const T* x, const View x_rows, i64 x_step, i64 rows, i64 n, co
 // Sums of grad (x - mean) and of grad. Bound by bandwidth.
 KERNEL batch_norm_grad_parts(const T* grad, const View grad_rows, i64 grad_step, const T* x, const View x_rows, i64 x_step,
                              i64 rows, i64 n, const T* mean, i64 mean_step, i64 span, Wide* parts) {
-    __shared__ Wide room[2 * COLUMN_THREADS];
-    column_parts(rows, n, span, room, parts, [&](i64 row, i64 column, T& a, T& b) {
+    __shared__ Wide scratch[2 * COLUMN_THREADS];
+    column_parts(rows, n, span, scratch, parts, [&](i64 row, i64 column, T& a, T& b) {
         b = grad[place(grad_rows, row) + column * grad_step];
         a = b * (x[place(x_rows, row) + column * x_step] - mean[column * mean_step]);
     });
 }
 
-// dweight, dbias, and (3, n) of what batch_norm_grad needs: mean of grad, slope along x - mean, weight / sqrt(var + eps).
+// dweight, dbias, and (3, n) of what batch_norm_grad needs: mean of grad, coefficient of x - mean, weight / sqrt(var + eps).
 KERNEL batch_norm_grad_totals(const Wide* parts, i64 count, i64 rows, i64 n, const T* var, i64 var_step, const T* weight,
                               i64 weight_step, double eps, T* statistics, T* dweight, i64 dweight_step, T* dbias,
                               i64 dbias_step) {
@@ -232,7 +232,7 @@ KERNEL batch_norm_grad_totals(const Wide* parts, i64 count, i64 rows, i64 n, con
     }
 }
 
-// dx = scale ((grad - mean grad) - (x - mean) slope). Bound by bandwidth.
+// dx = scale ((grad - mean grad) - (x - mean) coefficient). Bound by bandwidth.
 KERNEL batch_norm_grad(const T* grad, const View grad_rows, i64 grad_step, const T* x, const View x_rows, i64 x_step, i64 rows,
                        i64 n, const T* mean, i64 mean_step, const T* statistics, T* dx, const View dx_rows, i64 dx_step) {
     FOR_EACH(i, rows * n) {

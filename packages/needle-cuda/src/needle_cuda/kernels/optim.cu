@@ -52,15 +52,15 @@ KERNEL sgd_step(const Parameters all, i64 rule, T lr, T momentum, T rest, T weig
     }
 }
 
-// m = beta1 m + rest1 g';  v = beta2 v + rest2 g' g';  p -= lr (m / correction1) / (sqrt(v / correction2) + eps);
-// decoupled: g' = g, and p -= decay p comes first
-KERNEL adam_step(const Parameters all, i64 rule, T lr, T beta1, T rest1, T beta2, T rest2, T eps, T weight_decay, T decay,
-                 T correction1, T correction2) {
+// m = beta1 m + one_minus_beta1 g';  v = beta2 v + one_minus_beta2 g' g';
+// p -= lr (m / correction1) / (sqrt(v / correction2) + eps); decoupled: g' = g, and p -= decay p comes first
+KERNEL adam_step(const Parameters all, i64 rule, T lr, T beta1, T one_minus_beta1, T beta2, T one_minus_beta2, T eps,
+                 T weight_decay, T decay, T correction1, T correction2) {
     FOR_CHUNK(i, k, all) {
         T p = all.at[0][k][i];
         if (rule & DECOUPLED) p = p - decay * p;
         const T g = penalised(all.at[1][k][i], p, rule, weight_decay, 0);
-        const T m = beta1 * all.at[2][k][i] + rest1 * g, v = beta2 * all.at[3][k][i] + rest2 * g * g;
+        const T m = beta1 * all.at[2][k][i] + one_minus_beta1 * g, v = beta2 * all.at[3][k][i] + one_minus_beta2 * g * g;
         all.at[2][k][i] = m;
         all.at[3][k][i] = v;
         all.at[0][k][i] = p - lr * (m / correction1) / (sqrt(v / correction2) + eps);

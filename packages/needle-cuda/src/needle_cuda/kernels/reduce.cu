@@ -162,8 +162,8 @@ const int MAX_WARPS = 8;
 template <class Op>
 DEVICE typename Op::A across(typename Op::A a) {
     typedef typename Op::A A;
-    __shared__ __align__(16) char room[MAX_WARPS * sizeof(A)];
-    A* of_warp = (A*)room;
+    __shared__ __align__(16) char scratch[MAX_WARPS * sizeof(A)];
+    A* of_warp = (A*)scratch;
 #pragma unroll
     for (int d = WARP / 2; d > 0; d /= 2) a = Op::join(a, down(a, d));
     if (blockDim.x == WARP) return a;
@@ -220,8 +220,8 @@ template <class Op>
 DEVICE void columns(const T* a, typename Op::R* out, typename Op::A* partial, const Joint& kept, const View& reduced, i64 n, i64 m,
                     i64 parts) {
     typedef typename Op::A A;
-    __shared__ __align__(16) char room[MAX_WARPS * WARP * sizeof(A)];
-    A* shared = (A*)room;
+    __shared__ __align__(16) char scratch[MAX_WARPS * WARP * sizeof(A)];
+    A* shared = (A*)scratch;
     const i64 chunk = (m + parts - 1) / parts, tiles = (n + blockDim.x - 1) / blockDim.x;
     for (i64 item = blockIdx.x; item < tiles * parts; item += gridDim.x) {
         const i64 row = item / parts * blockDim.x + threadIdx.x, part = item % parts, end = (part + 1) * chunk;

@@ -2,7 +2,7 @@
 //
 // 256 threads, 16 x 16 of them, make a square tile of out, SIDE = 16 R elements on each side: a thread holds R x R sums in
 // registers. The operands come DEPTH columns of k at a time through shared memory, both with k first: left[k][m], right[k][n].
-// A thread reads strips of four neighbours, one 16-byte load each; lanes of a warp read neighbouring strips, or the same one, so
+// A thread reads vectors of four neighbours, one 16-byte load each; lanes of a warp read neighbouring vectors or the same, so
 // reading has no bank conflicts. PITCH keeps rows aligned for that and spreads the columns over the banks when tiles are stored.
 
 #if defined(T_INT32) || defined(T_UINT8)
@@ -28,29 +28,29 @@ struct Tile {
     static const int SIDE = 16 * R;
     static const int PITCH = SIDE + 4;
     static const int SIZE = DEPTH * PITCH;
-    static const int STRIP = R < 4 ? R : 4;
+    static const int WIDTH = R < 4 ? R : 4;
 };
 
 template <int N>
-struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) Strip {
+struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) Vector {
     T at[N];
 };
 
-// Where the i-th of the R elements of a thread lies on its side of the tile: strips of neighbours, 16 threads apart.
+// Where the i-th of the R elements of a thread lies on its side of the tile: vectors of neighbours, 16 threads apart.
 template <int R>
 DEVICE int corner(int thread, int i) {
-    const int strip = Tile<R>::STRIP;
-    return i / strip * (16 * strip) + thread * strip + i % strip;
+    const int width = Tile<R>::WIDTH;
+    return i / width * (16 * width) + thread * width + i % width;
 }
 
 template <int R>
-DEVICE void read_strips(const T* row, int thread, T (&out)[R]) {
-    const int strip = Tile<R>::STRIP;
+DEVICE void read_vectors(const T* row, int thread, T (&out)[R]) {
+    const int width = Tile<R>::WIDTH;
 #pragma unroll
-    for (int i = 0; i < R; i += strip) {
-        const Strip<strip> part = *(const Strip<strip>*)(row + corner<R>(thread, i));
+    for (int i = 0; i < R; i += width) {
+        const Vector<width> part = *(const Vector<width>*)(row + corner<R>(thread, i));
 #pragma unroll
-        for (int j = 0; j < strip; j++) out[i + j] = part.at[j];
+        for (int j = 0; j < width; j++) out[i + j] = part.at[j];
     }
 }
 
@@ -61,8 +61,8 @@ DEVICE void multiply(const T* left, const T* right, Sum (&sums)[R][R]) {
 #pragma unroll UNROLL
     for (int k = 0; k < DEPTH; k++) {
         T a[R], b[R];
-        read_strips<R>(left + k * Tile<R>::PITCH, down, a);
-        read_strips<R>(right + k * Tile<R>::PITCH, along, b);
+        read_vectors<R>(left + k * Tile<R>::PITCH, down, a);
+        read_vectors<R>(right + k * Tile<R>::PITCH, along, b);
 #pragma unroll
         for (int i = 0; i < R; i++)
 #pragma unroll

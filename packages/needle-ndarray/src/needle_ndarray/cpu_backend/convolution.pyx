@@ -166,9 +166,6 @@ cdef int pool2d(Backend backend, Op op, bint backward, object grad, object x, ob
     if image.size == 0 or result.size == 0:
         backend.fill(out, -INFINITY if largest and not backward else 0)
         return 0
-    if backward and largest and min(kh, g.h) > LARGEST // g.w:    # the kernel counts places in an int
-        Backend.pool2d_grad(backend, op, grad, x, out, size, stride, padding)
-        return 0
     made = packed(backend, out, True)
     if largest or not backward:
         a = packed(backend, x, False)

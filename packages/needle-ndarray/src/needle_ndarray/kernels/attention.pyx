@@ -7,7 +7,7 @@ from libc.stdlib cimport free, malloc
 
 from needle_ndarray.kernels.ewise cimport unary
 from needle_ndarray.kernels.gemm cimport add_transposed_product, multiply, multiply_transposed
-from needle_ndarray.kernels.memoryviews cimport booleans, matrix, rows_apart, vector
+from needle_ndarray.kernels.memoryviews cimport booleans, matrix, strided_rows, vector
 from needle_ndarray.kernels.rows cimport LANES, RUN, clear, folded
 from needle_ndarray.kernels.softmax cimport largest
 from needle_ndarray.kernels.strided cimport gather
@@ -196,7 +196,7 @@ cdef char* row_of(const View* a, Py_ssize_t batch, Py_ssize_t i) noexcept nogil:
 
 cdef inline F[:, ::1] part(F* first, Py_ssize_t rows, const View* a) noexcept nogil:
     """So many rows of a matrix of the view, from the first"""
-    return rows_apart(first, rows, columns_of(a), row_stride(a))
+    return strided_rows(first, rows, columns_of(a), row_stride(a))
 
 
 # ---- Tasks --------------------------------------------------------------------------

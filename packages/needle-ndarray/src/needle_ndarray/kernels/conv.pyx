@@ -7,7 +7,7 @@ from libc.string cimport memcpy, memset
 from needle_ndarray.kernels.direct cimport (
     adjoint_of, band_rows, band_tasks, direct, fits, many_small, packed_elements, padded_elements, part_elements, weight_part)
 from needle_ndarray.kernels.gemm cimport Blas, add_transposed_product, multiply, multiply_transposed
-from needle_ndarray.kernels.memoryviews cimport images, matrices, matrix, rows_apart, vector
+from needle_ndarray.kernels.memoryviews cimport images, matrices, matrix, strided_rows, vector
 from needle_ndarray.kernels.views cimport FLOAT32, F
 from needle_ndarray.threads cimport share
 
@@ -181,7 +181,7 @@ cdef F[:, ::1] seen(const Plan* plan, F[:, :, :, ::1] x, Py_ssize_t place, Py_ss
     cdef const Conv* g = &plan.g
     cdef Py_ssize_t count = g.c // g.groups
     if plan.algorithm == POINTWISE:
-        return rows_apart(&x[0, 0, 0, 0] + place * g.c + group * count, rows, count, g.c)
+        return strided_rows(&x[0, 0, 0, 0] + place * g.c + group * count, rows, count, g.c)
     columns(g, x, place, group * count, images(scratch, rows, g.kh, g.kw, count))
     return matrix(scratch, rows, g.kh * g.kw * count)
 

@@ -32,7 +32,7 @@ cdef inline F[:, ::1] matrix(F* data, Py_ssize_t rows, Py_ssize_t columns) noexc
         return matrix_of_doubles(data, rows, columns, columns)
 
 
-cdef inline F[:, ::1] rows_apart(F* data, Py_ssize_t rows, Py_ssize_t columns, Py_ssize_t row_stride) noexcept nogil:
+cdef inline F[:, ::1] strided_rows(F* data, Py_ssize_t rows, Py_ssize_t columns, Py_ssize_t row_stride) noexcept nogil:
     """A matrix whose rows begin `row_stride` elements after one another"""
     if F is float:
         return matrix_of_floats(data, rows, columns, row_stride)

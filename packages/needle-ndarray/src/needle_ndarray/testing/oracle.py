@@ -31,8 +31,8 @@ def _erf(x: np.ndarray) -> np.ndarray:
     return np.array(flat).reshape(x.shape).astype(x.dtype)
 
 
-def _below(x: np.ndarray) -> np.ndarray:
-    """The part of the normal distribution below x."""
+def _normal_cdf(x: np.ndarray) -> np.ndarray:
+    """The distribution function of the standard normal distribution."""
     return (1 + _erf(x * np.sqrt(x.dtype.type(0.5)))) / 2
 
 
@@ -55,10 +55,10 @@ MATH: dict[str, Any] = {
 
 #: Products and sums of the above: (value, magnitude) in wider precision, which may be off by 8 eps of the magnitude.
 COMPOSED: dict[str, Any] = {
-    "gelu": lambda x: (x * _below(x), np.abs(x)),
+    "gelu": lambda x: (x * _normal_cdf(x), np.abs(x)),
     "silu": lambda x: (x * _sigmoid(x), np.abs(x)),
     "gelu_grad": lambda a, x: (
-        a * (_below(x) + x * np.exp(-x * x / 2) / math.sqrt(2 * math.pi)),
+        a * (_normal_cdf(x) + x * np.exp(-x * x / 2) / math.sqrt(2 * math.pi)),
         np.abs(a) * (1 + np.abs(x)),
     ),
     "silu_grad": lambda a, x: (a * _sigmoid(x) * (1 + x * (1 - _sigmoid(x))), np.abs(a) * (1 + np.abs(x))),
