@@ -14,7 +14,7 @@ from needle_ndarray.capture.calls import Call, Slot, View
 from needle_ndarray.capture.passes import Arena
 from needle_ndarray.capture.verbs import ARGUMENTS, CHECKING, ELEMENTWISE, UPDATES, WRITES
 from needle_ndarray.listening import VERBS, listening
-from needle_ndarray.replay import Layout, Replay, Views, like, renew_all
+from needle_ndarray.replay import Layout, Replay, Runner, Views, like
 
 CPU = nd.zeros((1,), device=nd.cpu()).backend
 
@@ -232,7 +232,8 @@ def test_passes_keep_the_bits(name, without):
         expected = function(x.copy())
         for views in built.inputs:
             views.point(x)
-        renew_all(list(built.outputs.values()), [0] * len(built.outputs))
+        for views in built.outputs.values():
+            views.renew()
         built.run()
         expected = expected if isinstance(expected, tuple) else (expected,)
         assert all(same(got, e) for got, e in zip(built.results, expected, strict=True)), str(plan)
@@ -461,10 +462,13 @@ def test_renew():
     now = view._handle.ptr()
     group.renew()
     assert view._handle.ptr() != now and len(exported) == 16
+    run = Runner(Replay([], {}, []), [group], [view], 1)
+    assert run(bytearray(1))[0]._handle is view._handle
     with pytest.raises(ValueError):
-        renew_all([group], [])
-    with pytest.raises(TypeError):
-        renew_all([None], [0])
+        run(bytearray(2))
+    for wrong in (([None], [], 0), ([], [None], 0), ([group], [view], 2)):
+        with pytest.raises((TypeError, ValueError)):
+            Runner(Replay([], {}, []), *wrong)
 
 
 def test_layout():

@@ -34,7 +34,7 @@ from needle_ndarray.ndarray import (
     DTYPE_CODE, NBYTES, SOLE_OWNER, VERSION, bounded, normal_axes, suits_linear, suits_step
 )
 
-from needle_ndarray.replay import Layout, like, observe, renew_all
+from needle_ndarray.replay import Layout, Runner, like, observe
 
 #: The version of the struct in C_INTERFACE.
 ABI = 1
@@ -62,8 +62,8 @@ interface.dtype_code = <question_t> PyCapsule_GetPointer(DTYPE_CODE, "needle_nda
 C_INTERFACE = PyCapsule_New(&interface, "needle_ndarray.extension", NULL)
 
 __all__ = [
-    "ABI", "C_INTERFACE", "CaptureError", "DTYPES", "Layout", "Plan", "Recorder", "Watched", "active_recorder", "backend_of",
+    "ABI", "C_INTERFACE", "CaptureError", "DTYPES", "Layout", "Plan", "Recorder", "Runner", "Watched", "active_recorder", "backend_of",
     "both_sides", "bounded", "config", "depends", "flops", "has_arrays", "is_listened_to", "like", "listening", "normal_axes",
-    "observe", "pair", "parse_einsum", "place_in_library", "renew_all", "repeat", "show_call", "suits_linear", "suits_step",
+    "observe", "pair", "parse_einsum", "place_in_library", "repeat", "show_call", "suits_linear", "suits_step",
     "traffic",
 ]

@@ -1,9 +1,10 @@
 # cython: embedsignature.format=clinic
 """Run a plan: its calls one after another, on arrays that are there, without a check of what was checked when it was recorded."""
 
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.exc cimport PyErr_CheckSignals
-from cpython.list cimport PyList_GET_ITEM
-from cpython.object cimport PyObject
+from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
+from cpython.object cimport PyObject, PyObject_CallObject
 from cpython.tuple cimport PyTuple_GET_ITEM
 from libc.stdlib cimport free, malloc
 
@@ -89,7 +90,8 @@ cdef class Replay:
     cdef list targets               # by call: its backend, or the function to repeat
     cdef list args
     cdef list verbs
-    cdef dict patches
+    cdef list patches               # by call: (path, repeated call, index) of the numbers that go into its arguments; or None
+    cdef list lends                 # by call: whether a repeated function is given arrays
     cdef int* codes
     cdef readonly Py_ssize_t count
     cdef readonly Py_ssize_t position   # the call that is being made, or was the last
@@ -110,7 +112,8 @@ cdef class Replay:
             self.args.append(tuple(args))
         if len(self.verbs) != self.count:
             raise ValueError("Replay: the list of calls changes while it is read")
-        self.patches = {}
+        self.patches = [None] * self.count
+        self.lends = [has_arrays(args) for args in self.args]
         self.results, self.written = [], list(written)
         for array in self.written:
             if not isinstance(array, NDArray):
@@ -126,7 +129,7 @@ cdef class Replay:
     def __dealloc__(self):
         free(self.codes)
 
-    def run(self):
+    cpdef run(self):
         """Make all calls. An error leaves the arrays as the calls before it left them."""
         if observer is None:
             self.make_calls()
@@ -157,10 +160,12 @@ cdef class Replay:
             self.position = i
             code = self.codes[i]
             args = <tuple> PyList_GET_ITEM(self.args, i)
-            if self.patches and i in self.patches:
+            if PyList_GET_ITEM(self.patches, i) is not <PyObject*> None:
                 args = self.patched(i, args)
             if code == REPEAT:
-                self.results.append((<object> PyList_GET_ITEM(self.targets, i))(*[lent(arg) for arg in args]))
+                if <object> PyList_GET_ITEM(self.lends, i):
+                    args = tuple([lent(arg) for arg in args])
+                self.results.append(PyObject_CallObject(<object> PyList_GET_ITEM(self.targets, i), args))
                 continue
             backend = <Backend> PyList_GET_ITEM(self.targets, i)
             if code == BINARY:
@@ -210,18 +215,39 @@ cdef class Replay:
 
     cdef tuple patched(self, Py_ssize_t i, tuple args):
         """The arguments of call i with the numbers of this replay"""
-        cdef list made = list(args), inner
-        for path, call, index in self.patches[i]:
-            value = self.results[call]
+        cdef list made = list(args)
+        cdef tuple patch, path
+        cdef Py_ssize_t first, k, index, changed = -1
+        for k in range(PyList_GET_SIZE(<object> PyList_GET_ITEM(self.patches, i))):
+            patch = <tuple> PyList_GET_ITEM(<object> PyList_GET_ITEM(self.patches, i), k)
+            path, index = <tuple> at(patch, 0), at(patch, 2)
+            value = self.results[at(patch, 1)]
             if index >= 0:
                 value = value[index]
+            first = at(path, 0)
             if len(path) == 1:
-                made[path[0]] = value
-            else:
-                inner = list(made[path[0]])
-                inner[path[1]] = value
-                made[path[0]] = inner if type(args[path[0]]) is list else tuple(inner)
+                made[first] = value
+                continue
+            if first != changed:
+                self.close(made, args, changed)
+                made[first], changed = list(made[first]), first
+            (<list> made[first])[<Py_ssize_t> at(path, 1)] = value
+        self.close(made, args, changed)
         return tuple(made)
+
+    cdef int close(self, list made, tuple args, Py_ssize_t changed) except -1:
+        """Make a tuple again of numbers that were one"""
+        if changed >= 0 and type(args[changed]) is tuple:
+            made[changed] = tuple(made[changed])
+        return 0
+
+
+cdef bint has_arrays(object arg) except -1:
+    if isinstance(arg, (list, tuple)):
+        for each in arg:
+            if has_arrays(each):
+                return True
+    return isinstance(arg, (NDArray, list))     # a list may change: each replay gets one of its own
 
 
 cdef object lent(object arg):
@@ -320,13 +346,46 @@ cdef void extent(NDArray a, Py_ssize_t* low, Py_ssize_t* high) noexcept:
         high[0] = low[0]
 
 
-def renew_all(list groups not None, list others not None):
-    """Each Views' `renew`, with its number of other arrays, in whose place it then puts whether there is new memory."""
-    cdef Py_ssize_t i
-    if len(groups) != len(others):
-        raise ValueError(f"renew_all: {len(groups)} groups, {len(others)} numbers")
-    for i in range(len(groups)):
-        others[i] = (<Views?> groups[i]).renew(others[i])
+cdef class Runner:
+    """What a replay of a whole function does to arrays: new memory for results, the calls, the results as arrays to hand out.
+
+    Parameters
+    ----------
+    replay : the calls
+    groups : Views of the results' memory, to be renewed
+    results : arrays of the plan, of which the first `count` are handed out
+    """
+
+    cdef Replay replay
+    cdef list groups, results
+    cdef Py_ssize_t count
+
+    def __init__(self, Replay replay not None, list groups not None, list results not None, Py_ssize_t count):
+        self.replay, self.groups, self.results, self.count = replay, list(groups), list(results), count
+        for group in groups:
+            if not isinstance(group, Views):
+                raise TypeError(f"Runner: expected Views, got {type(group).__name__}")
+        for array in results:
+            if not isinstance(array, NDArray):
+                raise TypeError(f"Runner: expected arrays, got {type(array).__name__}")
+        if not 0 <= count <= len(results):
+            raise ValueError(f"Runner: {count} of {len(results)} results")
+
+    def __call__(self, bytearray others not None):
+        """Run; `others` has, for each of the groups, how many arrays look at it besides the plan's, and then whether it is new."""
+        cdef Py_ssize_t i, n = PyList_GET_SIZE(self.groups)
+        cdef list made
+        cdef bint new
+        if PyByteArray_GET_SIZE(others) != n:
+            raise ValueError(f"Runner: {n} groups, {len(others)} numbers")
+        for i in range(n):
+            new = (<Views> PyList_GET_ITEM(self.groups, i)).renew(<unsigned char> PyByteArray_AS_STRING(others)[i])
+            PyByteArray_AS_STRING(others)[i] = new
+        self.replay.run()
+        made = []
+        for i in range(self.count):
+            made.append(like(<NDArray> PyList_GET_ITEM(self.results, i)))
+        return made
 
 
 cpdef NDArray like(NDArray view):

@@ -1,5 +1,9 @@
 """What a plan takes for granted of Python's state."""
 
+cimport cython
+
+
+@cython.final
 cdef class Guard:
     cdef readonly object container, key, expected
     cdef readonly str what

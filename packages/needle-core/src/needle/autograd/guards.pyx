@@ -1,5 +1,6 @@
 """Guards: places that a captured function may read, and what was found there. A plan is right while all of them hold."""
 
+cimport cython
 from cpython.dict cimport PyDict_Next, PyDict_Size
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.object cimport PyObject
@@ -8,7 +9,7 @@ from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.string cimport memcmp
 
 import sys
-from types import FunctionType, MethodType
+from types import CellType, FunctionType, MethodType
 
 import numpy as np
 
@@ -22,12 +23,16 @@ cdef extern from "Python.h":
     void PyEval_SetProfile(Py_tracefunc, PyObject*)
     PyCodeObject* PyFrame_GetCode(PyFrameObject*)
     int PyTrace_CALL, PyTrace_C_CALL
+    PyObject* PyCell_GET(object)
+    PyObject* PyFunction_GET_CODE(object)
 
 cdef enum Kind:
     ITEM            # container[key], of a dict or something with its `get`
     ATTRIBUTE       # container.key
     ENTRIES         # all keys and values of a dict; the entries of a list, a deque or a set, in their order
     CONTENT         # the bytes of a NumPy array, a bytearray, ...
+    CELL            # a variable of the function around
+    CODE            # of a function
     COUNT           # how many entries a dict has: an attribute of the object may hide one of its class
 
 #: Stands for an entry or attribute that is not there.
@@ -35,18 +40,23 @@ MISSING = object()
 KINDS = {"item": ITEM, "attribute": ATTRIBUTE, "entries": ENTRIES, "content": CONTENT, "count": COUNT}
 
 
+@cython.final
 cdef class Guard:
     """Guard(kind, container, key, what): a place, what is found there now, and how to name it."""
 
     def __init__(self, str kind not None, container, key, str what not None):
         self.kind, self.container, self.key, self.what = KINDS[kind], container, key, what
         self.expected = self.found()
+        if self.kind == ATTRIBUTE and type(container) is CellType and key == "cell_contents":
+            self.kind = CELL
+        if self.kind == ATTRIBUTE and type(container) is FunctionType and key == "__code__":
+            self.kind = CODE
 
     def found(self):
         """What is there now."""
         if self.kind == ITEM:
             return self.container.get(self.key, MISSING)
-        if self.kind == ATTRIBUTE:
+        if self.kind == ATTRIBUTE or self.kind == CELL or self.kind == CODE:
             return attribute(self.container, self.key)
         if self.kind == CONTENT:
             return content(self.container)
@@ -59,6 +69,13 @@ cdef class Guard:
     cpdef bint holds(self) except -1:
         """Whether what is there is still the same object, or a value that cannot be told from it."""
         cdef PyObject* found
+        if self.kind == CELL:
+            found = PyCell_GET(self.container)
+            if found is NULL:
+                return self.expected is MISSING
+            return found is <PyObject*> self.expected or same(<object> found, self.expected)
+        if self.kind == CODE:
+            return PyFunction_GET_CODE(self.container) is <PyObject*> self.expected
         if self.kind == ENTRIES:
             return self.same_entries()
         if self.kind == COUNT and type(self.container) is dict:

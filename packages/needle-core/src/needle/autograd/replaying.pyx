@@ -1,13 +1,16 @@
 """A plan at the level of tensors: where its inputs come from, and where its results go."""
 
+from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.object cimport PyObject
 
 import numpy as np
 
-from needle_ndarray.extension import like, renew_all
+from needle_ndarray.extension import Runner, like
 
 from needle.autograd.arrays cimport Arrays, load_arrays
+from needle.autograd.dtype_rules cimport get_default_dtype
 from needle.autograd.guards cimport Guard
 from needle.autograd.modes cimport Modes, is_lazy, modes_here
 from needle.autograd.recording cimport flag_bits, realize
@@ -16,7 +19,6 @@ from needle.autograd.values cimport TensorTuple, Value, assign, make_leaf
 
 from needle_ndarray import NDArray as ndarray_type
 
-from needle.autograd.dtype_rules import get_default_dtype
 
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject*)
@@ -123,17 +125,93 @@ def flatten(object tree, list leaves not None):
 
 # ---- Replaying ------------------------------------------------------------------------------------------------------------
 
+cdef class Known:
+    """A tensor that was there before.
+
+    Layout is None where its array has to stay the one it is, `views` where no call looks at it.
+    """
+
+    cdef Value value
+    cdef object held                    # the array that the plan's views show
+    cdef object layout, views
+    cdef int flags
+    cdef bint written
+
+    def __init__(self, Value value not None, held, layout, views, int flags, bint written):
+        self.value, self.held, self.layout, self.views, self.flags, self.written = value, held, layout, views, flags, written
+
+
+cdef enum Binding:
+    NOTHING, DATA, GRADIENT
+
+cdef dict BINDINGS = {"none": NOTHING, "data": DATA, "gradient": GRADIENT}
+
+
+cdef class Bound:
+    """A result that becomes the gradient or the data of a tensor, or no gradient that takes the place of one.
+
+    kind : "gradient", "data" or "none"
+    target : a tensor, or the number of an argument
+    result : its number
+    renewed : whether it has memory of its own, that is renewed where somebody looks at it
+    first : the call that first writes it
+    """
+
+    cdef Binding kind
+    cdef Value target
+    cdef Py_ssize_t argument, result, first
+    cdef bint renewed
+    cdef Value given                    # the gradient that was handed out last
+
+    def __init__(self, str kind not None, target, Py_ssize_t result, bint renewed, Py_ssize_t first):
+        self.kind, self.result, self.renewed, self.first = BINDINGS[kind], result, renewed, first
+        self.target = None if isinstance(target, int) else <Value?> target
+        self.argument = target if isinstance(target, int) else -1
+
+    cdef bint is_ours(self) noexcept:
+        """Whether the gradient that was handed out last is held by its tensor alone, and may be written over"""
+        cdef PyObject* grad = <PyObject*> self.given
+        if grad is <PyObject*> None or self.target is None or <PyObject*> self.target.gradient is not grad:
+            return False
+        return Py_REFCNT(grad) == 2 and <PyObject*> (<Value> grad).array is not <PyObject*> None \
+            and Py_REFCNT(<PyObject*> (<Value> grad).array) == 1
+
+    cdef int forget(self, Py_ssize_t position) except -1:
+        """After an error in that call: no gradient stays that is written over in part."""
+        if self.renewed and self.given is not None and self.target is not None and self.first <= position \
+                and self.target.gradient is self.given:
+            self.target.gradient = None
+        self.given = None               # the plan's memory may be other memory than this gradient's by now
+        return 0
+
+    cdef int bind(self, list results, object leaves, bint new) except -1:
+        """Hand the result to its tensor."""
+        cdef Value target = self.target if self.argument < 0 else <Value?> leaves[self.argument]
+        if self.kind == NOTHING:
+            target.gradient = None
+        elif self.kind == DATA:
+            assign(target, like(results[self.result]))
+        else:
+            if new or self.given is None:
+                self.given = make_leaf(Tensor, like(results[self.result]), False)
+            else:
+                self.given.stamp = arrays.clock[0]
+            if target.gradient is not self.given:
+                target.gradient = self.given
+        return 0
+
+
 cdef class TensorPlan:
     """A built plan with its tensors.
 
     built : the plan with its arrays
     guards : what has to be as it was
     arguments : (Layout, Views or None, flags) for each leaf of the arguments; flags are None for arrays
-    values : (value, recorded array, Layout, Views, flags, whether it is written to) for what was there before; Layout is None
-        where the array has to stay the one it is
+    values : Known tensors that were there before
     gradients : (value, Layout, Views, number of the first with the same memory): gradients that were there before, and are read
-    bound : (kind, target, result, its Views or None, the call that first writes it); kind "gradient", "data" or "none" for no
-        gradient, the target a value or an argument's number
+    fresh : Views of results that are not bound
+    bound : Bound results, those that are renewed in the order of `renewed`
+    renewed : Views of these
     count : how many of the built plan's results are handed out; the others are bound
     cleared : values whose gradients are dropped first of all: after an error they have none
     rebuild : a function of the arrays and arguments that makes what the function returns; None: the only one, as a tensor
@@ -143,31 +221,34 @@ cdef class TensorPlan:
     cdef object run, default_dtype, rebuild
     cdef public long long replays, next_check
     cdef list guards, arguments, values, gradients, results, bound, cleared
-    cdef list groups, others            # Views to renew, and how many arrays of ours look at each besides
-    cdef list held                      # what values were pointed at last
-    cdef list given                     # gradients that were handed out last, by binding
+    cdef bytearray others               # how many arrays of ours look at each of the Views that are renewed, besides the plan's
     cdef set own                        # ids of values
     cdef set written                    # ids of buffers of values that a replay writes to; None: have to be looked up
-    cdef Py_ssize_t count, renewed
-    cdef bint no_grad, plain
+    cdef Py_ssize_t fresh
+    cdef bint no_grad, plain, writes_arguments
     cdef readonly object built
 
-    def __init__(self, built, list guards, list arguments, list values, list gradients, list fresh, list bound, Py_ssize_t count,
-                 list cleared, rebuild, bint plain):
-        self.built, self.run, self.guards, self.cleared = built, built.run, guards, cleared
-        self.arguments, self.values, self.gradients, self.plain = arguments, values, gradients, plain
-        self.results, self.bound, self.count = built.results, bound, count
-        self.renewed = len(fresh)
-        self.groups = fresh + [entry[3] for entry in bound if entry[3] is not None]
-        self.others = [0] * len(self.groups)
-        self.held = [entry[1] for entry in values]
-        self.own = {id(entry[0]) for entry in values}
-        self.given = [None] * len(bound)
+    def __init__(self, built, list guards, list arguments, list values, list gradients, list fresh, list bound, list renewed,
+                 Py_ssize_t count, list cleared, rebuild, bint plain):
+        self.built, self.cleared = built, cleared
+        self.guards = [<Guard?> each for each in guards]
+        self.values, self.bound = [<Known?> each for each in values], [<Bound?> each for each in bound]
+        self.arguments, self.gradients, self.plain = arguments, gradients, plain
+        self.results, self.fresh = built.results, len(fresh)
+        if len(renewed) != len([each for each in self.bound if (<Bound> each).renewed]):
+            raise ValueError(f"TensorPlan: {len(renewed)} groups of views for other bound results")
+        self.run = Runner(built.replay, fresh + renewed, built.results, count)
+        self.others = bytearray(len(fresh) + len(renewed))
+        self.own = {id((<Known> each).value) for each in self.values}
         self.rebuild, self.replays, self.next_check = rebuild, 0, 64
         self.no_grad, self.default_dtype = modes_here().no_grad, get_default_dtype()
+        self.writes_arguments = built.writes_arguments
 
     def takes(self, tuple args not None):
         """Whether the arguments are tensors, one by one, and these, the modes and all that was there before are as recorded."""
+        return self.suits(args)
+
+    cdef bint suits(self, tuple args) except -1:
         cdef Modes* here = modes_here()
         cdef Py_ssize_t i, k
         if not self.plain or len(args) != len(self.arguments) or here.no_grad != self.no_grad or here.anomaly or is_lazy(here) \
@@ -185,16 +266,16 @@ cdef class TensorPlan:
         """Whether the arguments, all that was there before and what was read from Python are as recorded."""
         cdef Py_ssize_t i
         cdef Value value
-        cdef Guard guard
+        cdef Known known
         cdef tuple entry
-        for i in range(len(self.values)):
-            entry = <tuple> self.values[i]
-            value = <Value> entry[0]
-            if value.array is not self.held[i]:
-                if value.array is None or entry[2] is None or not entry[2].fits(value.array):
+        for i in range(PyList_GET_SIZE(self.values)):
+            known = <Known> PyList_GET_ITEM(self.values, i)
+            value = known.value
+            if value.array is not known.held:
+                if value.array is None or known.layout is None or not known.layout.fits(value.array):
                     return False
                 self.written = None
-            if flag_bits(value) != entry[4]:
+            if flag_bits(value) != known.flags:
                 return False
         for i in range(len(self.arguments)):
             if not self.fits_argument(leaves[i], <tuple> self.arguments[i]):
@@ -208,8 +289,8 @@ cdef class TensorPlan:
                 return False
             if entry[3] != i and not same_place(value, <Value> (<tuple> self.gradients[entry[3]])[0]):
                 return False
-        for guard in self.guards:
-            if not guard.holds():
+        for i in range(PyList_GET_SIZE(self.guards)):
+            if not (<Guard> PyList_GET_ITEM(self.guards, i)).holds():
                 return False
         return True
 
@@ -225,15 +306,15 @@ cdef class TensorPlan:
         if self.written is None:
             if not self.values_apart():
                 return False
-            self.written = {id((<Value> entry[0]).array._handle) for entry in self.values if entry[5]}
+            self.written = {id((<Known> each).value.array._handle) for each in self.values if (<Known> each).written}
             self.written.update(self.built.written_elsewhere)
-        if not self.built.writes_arguments:
+        if not self.writes_arguments:
             if len(self.written):
                 for leaf in leaves:
                     if id((realize(<Tensor> leaf) if isinstance(leaf, Tensor) else leaf)._handle) in self.written:
                         return False
             return True
-        seen = {id((<Value> entry[0]).array._handle) for entry in self.values} | self.written
+        seen = {id((<Known> each).value.array._handle) for each in self.values} | self.written
         for leaf in leaves:
             handle = id((realize(<Tensor> leaf) if isinstance(leaf, Tensor) else leaf)._handle)
             if handle in seen:
@@ -244,12 +325,13 @@ cdef class TensorPlan:
     cdef bint values_apart(self) except -1:
         """Whether what is written to is in nobody else's memory, unless it was when it was recorded."""
         cdef dict owners = {}
-        for entry in self.values:
-            if entry[2] is not None:
-                handle = id((<Value> entry[0]).array._handle)
-                if handle in self.built.written_elsewhere or handle in owners and (entry[5] or owners[handle]):
+        cdef Known known
+        for known in self.values:
+            if known.layout is not None:
+                handle = id(known.value.array._handle)
+                if handle in self.built.written_elsewhere or handle in owners and (known.written or owners[handle]):
                     return False
-                owners[handle] = entry[5]
+                owners[handle] = known.written
         return True
 
     cpdef object call(self, object leaves):
@@ -267,93 +349,57 @@ cdef class TensorPlan:
     cdef list replay(self, object leaves):
         """Compute, with these arguments; the arrays that are handed out."""
         cdef Py_ssize_t i, k
-        cdef tuple entry
+        cdef char* others = PyByteArray_AS_STRING(self.others)
+        cdef Bound bound
+        cdef list made
         self.point(leaves)
-        k = self.renewed
-        for i in range(k):
-            self.others[i] = 0
-        for i in range(len(self.bound)):
-            if (<tuple> self.bound[i])[3] is not None:
-                self.others[k] = 1 if self.is_ours(i, <tuple> self.bound[i]) else 0
+        for k in range(self.fresh):
+            others[k] = 0
+        k = self.fresh
+        for i in range(PyList_GET_SIZE(self.bound)):
+            bound = <Bound> PyList_GET_ITEM(self.bound, i)
+            if bound.renewed:
+                others[k] = bound.is_ours()
                 k += 1
-        renew_all(self.groups, self.others)
         try:
-            self.run()
+            made = self.run(self.others)
         except BaseException:
             self.forget()
             raise
-        k = self.renewed
-        for i in range(len(self.bound)):
-            entry = <tuple> self.bound[i]
-            if entry[3] is None:
-                self.bind(i, entry, leaves, True)
-            else:
-                self.bind(i, entry, leaves, self.others[k])
-                k += 1
-        return [like(self.results[i]) for i in range(self.count)]
+        k = self.fresh
+        for i in range(PyList_GET_SIZE(self.bound)):
+            bound = <Bound> PyList_GET_ITEM(self.bound, i)
+            bound.bind(self.results, leaves, not bound.renewed or others[k])
+            k += bound.renewed
+        return made
 
     cdef int point(self, object leaves) except -1:
         """Show the plan's arrays where its inputs are now."""
         cdef Py_ssize_t i
-        cdef Value value
+        cdef Known known
         cdef tuple entry
         for i in range(len(self.arguments)):
             views = (<tuple> self.arguments[i])[1]
             if views is not None:
                 leaf = leaves[i]
                 views.point(realize(<Tensor> leaf) if isinstance(leaf, Tensor) else leaf)
-        for i in range(len(self.values)):
-            value = <Value> (<tuple> self.values[i])[0]
-            if value.array is not self.held[i]:
-                entry = <tuple> self.values[i]
-                if entry[3] is not None:
-                    entry[3].point(value.array)
-                self.held[i] = value.array
+        for i in range(PyList_GET_SIZE(self.values)):
+            known = <Known> PyList_GET_ITEM(self.values, i)
+            if known.value.array is not known.held:
+                if known.views is not None:
+                    known.views.point(known.value.array)
+                known.held = known.value.array
         for entry in self.gradients:
             entry[2].point(realize(<Value> (<Value> entry[0]).gradient))
         return 0
 
-    cdef bint is_ours(self, Py_ssize_t i, tuple entry):
-        """Whether the gradient that was handed out last is held by its tensor alone, and may be written over"""
-        cdef Value grad = <Value> self.given[i]
-        if grad is None or isinstance(entry[1], int):
-            return False
-        return (<Value> entry[1]).gradient is grad and Py_REFCNT(<PyObject*> grad) == 3 and grad.array is not None \
-            and Py_REFCNT(<PyObject*> grad.array) == 1
-
     cdef int forget(self) except -1:
         """After an error: no gradient stays that was dropped before it, or is written over in part."""
-        cdef Py_ssize_t i
         cdef Value target
-        cdef tuple entry
         for target in self.cleared:
             target.gradient = None
-        for i in range(len(self.bound)):
-            entry = <tuple> self.bound[i]
-            if entry[3] is not None and self.given[i] is not None and not isinstance(entry[1], int) \
-                    and entry[4] <= self.built.replay.position:
-                target = <Value?> entry[1]
-                if target.gradient is self.given[i]:
-                    target.gradient = None
-            self.given[i] = None        # the plan's memory may be other memory than this gradient's by now
-        return 0
-
-    cdef int bind(self, Py_ssize_t i, tuple entry, object leaves, bint renewed) except -1:
-        """Hand a result to the tensor whose gradient or data it is."""
-        cdef Value target = <Value?> leaves[entry[1]] if isinstance(entry[1], int) else <Value?> entry[1]
-        cdef Value grad = <Value> self.given[i]
-        if entry[0] == "none":
-            target.gradient = None
-            return 0
-        if entry[0] == "data":
-            assign(target, like(self.results[entry[2]]))
-            return 0
-        if renewed or grad is None:
-            grad = self.given[i] = make_leaf(Tensor, like(self.results[entry[2]]), False)
-        else:
-            grad.stamp = arrays.clock[0]
-        if target.gradient is not grad:
-            target.gradient = grad
+        for each in self.bound:
+            (<Bound> each).forget(self.built.replay.position)
         return 0
 
 
@@ -365,7 +411,7 @@ cdef class Replayer:
 
     def __call__(self, *args, **kwargs):
         cdef TensorPlan plan = self.latest
-        if plan is None or self.busy or kwargs or plan.replays >= plan.next_check or not plan.takes(args):
+        if plan is None or self.busy or kwargs or plan.replays >= plan.next_check or not plan.suits(args):
             return self.slow(args, kwargs)
         result = self.exclusively(plan, args)
         return self.slow(args, kwargs) if result is NotImplemented else result

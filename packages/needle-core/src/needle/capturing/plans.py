@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from needle.autograd import Tensor, TensorTuple
-from needle.autograd.replaying import TensorPlan, as_value, data_and_gradient
+from needle.autograd.replaying import Bound, Known, TensorPlan, as_value, data_and_gradient
 from needle.capturing.recordings import ARGUMENT, ARRAY, NUMBER, TENSOR, Recording, array_of
 from needle_ndarray import NDArray
 from needle_ndarray.extension import Layout, Plan
@@ -30,12 +30,13 @@ class CapturedPlan:
             for a, wanted in zip(map(array_of, recording.leaves), recording.flags, strict=True)
         ]
         values, gradients = self._values(recording, roles, views, written)
-        bound, of_bound = self._bound(recording, results, built)
+        bound, of_bound = self._bound(recording, results)
         fresh = [v for buffer, v in built.outputs.items() if buffer not in of_bound]
+        renewed = [built.outputs[buffer] for buffer in of_bound]
         self.plan.forget(rec.outside_numbers[key] for key in inputs if roles[key][0] != "data")
         built.made.clear()
         self.tensor_plan = TensorPlan(
-            built, recording.guards, arguments, values, gradients, fresh, bound, len(recording.outputs),
+            built, recording.guards, arguments, values, gradients, fresh, bound, renewed, len(recording.outputs),
             self._cleared(recording), None if self.template == (TENSOR, 0, Tensor, False) else self._rebuild, recording.plain
         )  # fmt: skip
 
@@ -56,7 +57,7 @@ class CapturedPlan:
             if roles[handle][0] == "gradient":
                 continue  # of another tensor, whose gradient will be another object the next time
             layout = Layout(array) if len(owners[handle]) == 1 else None
-            values.append((value, array, layout, views.get(handle), before, handle in written))
+            values.append(Known(value, array, layout, views.get(handle), before, handle in written))
         return values, gradients
 
     def _results(self, recording: Recording) -> list[NDArray]:
@@ -72,25 +73,24 @@ class CapturedPlan:
                     arrays.append(now)
         return arrays
 
-    def _bound(self, recording: Recording, results: list[NDArray], built: Any) -> tuple[list, set[int]]:
-        """Where results go, and the buffers that belong to one binding alone."""
+    def _bound(self, recording: Recording, results: list[NDArray]) -> tuple[list[Bound], list[int]]:
+        """Where results go, and the buffers that belong to one binding alone, in the order of these."""
         places = {id(leaf): i for i, leaf in enumerate(recording.leaves)}
         first = len(recording.outputs)
         made = recording.recorder.made
         buffers = [made.get(id(array._handle), -1) for array in results]
         uses = self.plan.first_uses()
-        bound: list[Any] = []
-        own: set[int] = set()
+        bound: list[Bound] = []
+        own: list[int] = []
         for k, (kind, value) in enumerate(self.left):
             buffer = buffers[first + k]
             alone = kind == "gradient" and buffers.count(buffer) == 1
             if alone:
-                own.add(buffer)
-            views = built.outputs[buffer] if alone else None
-            bound.append((kind, places.get(id(value), value), first + k, views, uses.get(buffer, 0)))
+                own.append(buffer)
+            bound.append(Bound(kind, places.get(id(value), value), first + k, alone, uses.get(buffer, 0)))
         for value, _, gradient, _ in recording.used.values():
             if gradient is not None and data_and_gradient(value)[1] is None:
-                bound.append(("none", places.get(id(value), value), 0, None, 0))
+                bound.append(Bound("none", places.get(id(value), value), 0, False, 0))
         return bound, own
 
     def _cleared(self, recording: Recording) -> list[Any]:

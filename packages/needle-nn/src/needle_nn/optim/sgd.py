@@ -84,6 +84,7 @@ class SGD(Optimizer):
 
     def _numbers(self, group: dict[str, Any]) -> tuple[float, float, float, float]:
         """What may change from step to step."""
-        momentum, steps = group["momentum"], self.t + bool(group["nesterov"])
-        correction = 1 - momentum**steps if group["unbiased"] else 1.0
+        correction = 1.0
+        if group["unbiased"]:
+            correction -= group["momentum"] ** (self.t + bool(group["nesterov"]))
         return group["lr"], group["weight_decay"], group["l1"], correction
