@@ -64,6 +64,7 @@ class CUDABackend(Reductions, Indexing, Products, Network, Convolution, Optimize
         return NDArray.make(shape, device=self.device, dtype=dtype)
 
     def from_host(self, values: np.ndarray, out: NDArray) -> None:
+        out._handle.bounds = None
         if remembered(out):
             out._handle.constant = values.reshape(())[()]
         elif out.size:
@@ -99,6 +100,7 @@ class CUDABackend(Reductions, Indexing, Products, Network, Convolution, Optimize
         return None, np.int64(0), value
 
     def fill(self, out: NDArray, value: Any) -> None:
+        out._handle.bounds = None
         scalar = SCALARS[out.dtype](value)
         if remembered(out):
             out._handle.constant = scalar
@@ -108,6 +110,7 @@ class CUDABackend(Reductions, Indexing, Products, Network, Convolution, Optimize
             self._launch("strided.cu", "fill_strided", out.dtype, out.size, out, scalar, joint(out), np.int64(out.size))
 
     def copy(self, a: NDArray, out: NDArray) -> None:
+        out._handle.bounds = None
         n = np.int64(out.size)
         cast = (f"S_{a.dtype.upper()}",)
         if step(a) is not None and dense(out):
@@ -121,6 +124,7 @@ class CUDABackend(Reductions, Indexing, Products, Network, Convolution, Optimize
             self._launch("strided.cu", "copy_strided", out.dtype, out.size, a, out, joint(out, a), n, defines=cast)
 
     def unary(self, op: Op, a: NDArray, out: NDArray) -> None:
+        out._handle.bounds = None
         n, one = np.int64(out.size), (f"UNARY_OP={op.name}",)
         if step(a) is not None and dense(out):
             given = (*self._operand(a), out, n)
@@ -130,6 +134,7 @@ class CUDABackend(Reductions, Indexing, Products, Network, Convolution, Optimize
             self._launch("ewise.cu", f"unary_{op.name}_strided", a.dtype, out.size, *given, defines=one)
 
     def binary(self, op: Op, a: NDArray, b: NDArray, out: NDArray) -> None:
+        out._handle.bounds = None
         n, one = np.int64(out.size), (f"BINARY_OP={op.name}",)
         if step(a) is not None and step(b) is not None and dense(out):
             given = (*self._operand(a), *self._operand(b), out, n)
@@ -139,6 +144,7 @@ class CUDABackend(Reductions, Indexing, Products, Network, Convolution, Optimize
             self._launch("ewise.cu", f"binary_{op.name}_strided", a.dtype, out.size, *given, defines=one)
 
     def where(self, condition: NDArray, a: NDArray, b: NDArray, out: NDArray) -> None:
+        out._handle.bounds = None
         n = np.int64(out.size)
         if None not in (step(condition), step(a), step(b)) and dense(out):
             given = (*self._operand(condition), *self._operand(a), *self._operand(b), out, n)

@@ -27,6 +27,7 @@ class Indexing:
         self._launch("index.cu", "take", a.dtype, rows * columns, *given)
 
     def scatter(self, op: Op, a: NDArray, index: NDArray, out: NDArray) -> None:
+        out._handle.bounds = None
         rows, columns, inner = _rows(out, a)
         if rows * columns == 0:
             return

@@ -15,6 +15,7 @@ class DeviceBuffer:
     A buffer of a single element that was filled with a number only remembers it: kernels take it by value, and memory is
     taken and written when somebody asks for the address. Integers that came from the host leave their smallest and largest
     behind: indices and labels are checked by them, without a wait for the device.
+    A verb that writes forgets them: a replay counts its writes only at its end.
     """
 
     __slots__ = ("bounds", "constant", "memory", "nbytes", "owner", "version")

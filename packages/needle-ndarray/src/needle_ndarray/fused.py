@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 from needle_ndarray.backend import NORM
+from needle_ndarray.capture import again
 from needle_ndarray.dtypes import bool_, float32, float64, int64, promote_types
 from needle_ndarray.ndarray import NDArray, beside, bounds, broadcast_shapes, fits, norm_results, suits_norm
 
@@ -263,13 +264,15 @@ def _labels(what: str, logits: NDArray, labels: Any) -> NDArray:
         raise ValueError(f"{what}: labels on {labels.device}, expected {logits.device}; move them with .to(device)")
     if labels.shape != logits.shape[:-1]:
         raise ValueError(f"{what}: labels have shape {labels.shape}, logits {logits.shape}")
-    n = logits.shape[-1]
     if labels.size:
-        lowest, highest = bounds(labels)
-        if lowest < 0 or highest >= n:
-            wrong = lowest if lowest < 0 else highest
-            raise IndexError(f"{what}: label {wrong} is out of range for {n} classes")
+        again(_check_labels, labels, what, logits.shape[-1])
     return labels if labels.dtype is int64 else labels.astype(int64)
+
+
+def _check_labels(labels: NDArray, what: str, n: int) -> None:
+    lowest, highest = bounds(labels)
+    if lowest < 0 or highest >= n:
+        raise IndexError(f"{what}: label {lowest if lowest < 0 else highest} is out of range for {n} classes")
 
 
 def _attended(what: str, q: Any, k: Any, v: Any, mask: Any) -> tuple[NDArray, NDArray, NDArray, NDArray | None]:

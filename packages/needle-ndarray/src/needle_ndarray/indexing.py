@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from needle_ndarray.backend import SCATTER
-from needle_ndarray.capture import active_recorder
+from needle_ndarray.capture import active_recorder, again
 from needle_ndarray.creation import arange, empty, only_arrays
 from needle_ndarray.dtypes import bool_
 from needle_ndarray.ndarray import NDArray, bounds, broadcast_shapes, make_array, normal_axes
@@ -100,11 +100,17 @@ def _checked(index: NDArray, size: int, axis: int) -> NDArray:
     """Negative entries counted from the end; IndexError with the numbers where one is out of bounds."""
     if index.size == 0:
         return index
+    low = again(_check_index, index, size, axis)
+    wraps = active_recorder() is not None or low < 0  # a replay may be given other positions
+    return (index + size).where(index < 0, index) if wraps else index
+
+
+def _check_index(index: NDArray, size: int, axis: int) -> int:
+    """The lowest entry; IndexError where one is out of bounds."""
     low, high = bounds(index)
     if low < -size or high >= size:
         raise IndexError(f"index {low if low < -size else high} is out of bounds for axis {axis} of size {size}")
-    wraps = low < 0 or active_recorder() is not None  # a replay may be given other positions
-    return (index + size).where(index < 0, index) if wraps else index
+    return low
 
 
 def _plan(x: NDArray, key: Any) -> tuple[NDArray, NDArray, tuple[int, ...], int]:

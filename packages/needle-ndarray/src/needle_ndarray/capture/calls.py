@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 
 from needle_ndarray.backend import Backend
 
+CHECKS: set[Callable] = set()  # repeated functions that read their arrays and write nothing
+
 
 class CaptureError(RuntimeError):
     """A function that cannot be replayed; the message names the line and what it does."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from needle_ndarray.backend import Backend, Op
-from needle_ndarray.capture.calls import Call, CaptureError, Slot, View
+from needle_ndarray.capture.calls import CHECKS, Call, CaptureError, Slot, View
 from needle_ndarray.capture.passes import PASSES
 from needle_ndarray.capture.recorder import Recorder
 from needle_ndarray.capture.verbs import ARGUMENTS, UPDATES, written_by
@@ -272,7 +272,7 @@ class Touched:
 
 def writes(call: Call, name: str) -> bool:
     if call.verb == "repeat":
-        return True  # a function may do either
+        return call.function not in CHECKS  # any other may do either
     op = call.args[0] if isinstance(call.args[0], Op) else None
     return name in written_by(call.verb, op)
 

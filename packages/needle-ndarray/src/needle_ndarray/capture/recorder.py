@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from needle_ndarray.backend import Backend
-from needle_ndarray.capture.calls import Call, CaptureError, Slot
+from needle_ndarray.capture.calls import CHECKS, Call, CaptureError, Slot
 from needle_ndarray.capture.lines import made_by_user
 from needle_ndarray.capture.tape import Ear, Tape, line_of_user
 from needle_ndarray.listening import listening
@@ -141,6 +141,18 @@ def repeat(function: Callable, *args: Any) -> Any:
     """
     found = active_recorder()
     return function(*args) if found is None else found.repeat(function, args)
+
+
+def again(check: Callable, array: NDArray, *args: Any) -> Any:
+    """check(array, *args), which raises an error for some values and writes nothing; where recorded, in every replay too.
+
+    On the CPU once is enough: there the verbs check their indices themselves.
+    """
+    found = active_recorder()
+    if found is None or array.backend.name == "cpu":
+        return check(array, *args)
+    CHECKS.add(check)
+    return found.repeat(check, (array, *args))
 
 
 def depends(container: dict, *keys: Any) -> None:
