@@ -62,8 +62,8 @@ interface.dtype_code = <question_t> PyCapsule_GetPointer(DTYPE_CODE, "needle_nda
 C_INTERFACE = PyCapsule_New(&interface, "needle_ndarray.extension", NULL)
 
 __all__ = [
-    "ABI", "C_INTERFACE", "CaptureError", "DTYPES", "Layout", "Plan", "Recorder", "Runner", "Watched", "active_recorder", "backend_of",
-    "both_sides", "bounded", "config", "depends", "flops", "has_arrays", "is_listened_to", "like", "listening", "normal_axes",
-    "observe", "pair", "parse_einsum", "place_in_library", "repeat", "show_call", "suits_linear", "suits_step",
-    "traffic",
+    "ABI", "C_INTERFACE", "CaptureError", "DTYPES", "Layout", "Plan", "Recorder", "Runner", "Watched",
+    "active_recorder", "backend_of", "both_sides", "bounded", "config", "depends", "flops", "has_arrays",
+    "is_listened_to", "like", "listening", "normal_axes", "observe", "pair", "parse_einsum", "place_in_library",
+    "repeat", "show_call", "suits_linear", "suits_step", "traffic",
 ]
