@@ -20,9 +20,10 @@ ROOT = "src/needle_ndarray"
 SHARED = (
     "needle_ndarray._cython"  # Cython's own code for memoryviews: once, instead of 8,000 lines of C in every module
 )
-MODULES = ["buffer", "backend", "threads", "blas", "interop", "extension", "replay", "capture.tape"]
-MODULES += ["ndarray", "layout", "operands", "dispatch", "arguments", "optimizer_steps", "capsules"]  # the array
-CPU_BACKEND = ["backend", "convolution", "network", "optimizers", "recurrent"]
+MODULES = ["buffer", "backend", "threads", "blas", "interop", "extension", "replay", "prepared", "capture.tape"]
+MODULES += ["ndarray", "layout", "operands", "dispatch", "arguments", "geometry", "norms", "rules"]  # the array
+MODULES += ["optimizer_steps", "capsules"]
+CPU_BACKEND = ["backend", "calls", "convolution", "network", "optimizers", "recurrent"]
 KERNELS = [
     "ewise",
     "vector_math",

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import needle_ndarray as nd
-from needle_ndarray.backend import BINARY, REDUCE, STEP, UNARY, Backend
+from needle_ndarray.backend import BINARY, REDUCE, SCATTER, STEP, UNARY, Backend
 from needle_ndarray.capture import PASSES, CaptureError, Plan, Recorder, Watched, active_recorder, repeat
 from needle_ndarray.capture.calls import Call, Slot, View
 from needle_ndarray.capture.passes import Arena
@@ -209,8 +209,23 @@ FUNCTIONS = {
     "input returned": lambda a: (a, a.T, a[3:]),
     "written input": lambda a: (lambda b: (b.fill(2.0), b * 2.0)[1])(a + 0.0),
     "one element": lambda a: (lambda b: (b.__setitem__((0, 0), 3.0), b * 2.0)[1])(a + 0.0),
+    "copied, then written": lambda a: (lambda b: copied_then_written(b))(a + 1.0),
+    "one sum, twice in a list": lambda a: stepped(a * 2.0),
     "empty": lambda a: (a[:0] + 1.0, a[:0].sum(), a[:, :0].sum(axis=1)),
 }
+
+
+def copied_then_written(b):
+    c = b.copy()
+    b[...] = c * 3.0
+    return b + c
+
+
+def stepped(a):
+    """Two gradients that are computed alike: the list of the step then has one of them twice."""
+    w, v = a + 1.0, a + 2.0
+    nd.sgd_step([w, v], [a.sum(axis=0) + w, a.sum(axis=0) + w], None, lr=0.5)
+    return w, v
 
 
 def overlapping(b):
@@ -302,6 +317,49 @@ def test_memory_is_packed():
             apart = start + plan.sizes[a] <= other[0] or other[1] <= start
             assert apart or ends[a] < begins[b] or ends[b] < begins[a], (a, b)
         alive[a] = start, start + plan.sizes[a]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_no_two_buffers_are_in_one_place_at_one_time(seed):
+    """Large and small ones, which begin and end at any call."""
+    rng = np.random.default_rng(seed)
+    begins = {b: int(rng.integers(0, 60)) for b in range(400)}
+    plan = Buffers(begins, {b: i + int(rng.integers(0, 8)) for b, i in begins.items()},
+                   {b: int(rng.integers(0, 200) if b % 10 else rng.integers(0, 20_000)) for b in begins})  # fmt: skip
+    PASSES["pack_memory"](plan)
+    for a, b in itertools.combinations(begins, 2):
+        if begins[a] <= plan.ends[b] and begins[b] <= plan.ends[a]:
+            first, second = sorted((a, b), key=lambda x: plan.places[x])
+            assert plan.places[first] + max(plan.sizes[first], 1) <= plan.places[second]
+    ((_, size),) = plan.arenas
+    at_once = max(sum(plan.sizes[b] for b in begins if begins[b] <= i <= plan.ends[b]) for i in range(70))
+    assert at_once <= size < 1.5 * at_once + 64 * 400 and all(place % 64 == 0 for place in plan.places.values())
+    assert max(plan.places[b] + plan.sizes[b] for b in begins) <= size
+
+
+class Buffers:
+    """What the pass asks of a plan."""
+
+    def __init__(self, begins, ends, sizes):
+        self.first_uses, self.last_uses, self.ends, self.sizes = lambda: begins, lambda: ends, ends, sizes
+        self.origins, self.places, self.arenas = dict.fromkeys(begins, CPU), {}, []
+
+    def is_temporary(self, buffer):
+        return True
+
+
+def test_what_a_verb_updates_is_read():
+    """scatter_add reads what it adds to, and a step the parameters and states that it changes."""
+    table, index, rows = array(5, 3), nd.array([1, 2], dtype="int64"), array(2, 3)
+
+    def f(table, rows):
+        total = table + 0.0
+        CPU.scatter(SCATTER["scatter_add"], rows, index, total)
+        return total
+
+    plan, _, _ = recorded(f, table, rows, without=tuple(PASSES))
+    scatter = plan.calls[-1]
+    assert scatter.verb == "scatter" and plan.written(scatter) <= plan.read(scatter)
 
 
 def test_arena():

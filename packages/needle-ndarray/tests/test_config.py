@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import time
 
 import numpy as np
 import pytest
@@ -172,6 +173,22 @@ def test_register():
     for name in ("cpu", "two words", "", None):
         with pytest.raises(ValueError, match="register"):
             nd.register(name, NumPyBackend)
+
+
+def test_threads_that_come_first_get_one_backend():
+    """Arrays of two backends of one name would not go together."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from needle_ndarray.numpy_backend import NumPyBackend
+
+    def slow():
+        time.sleep(0.05)
+        return NumPyBackend()
+
+    nd.register("slow_trial", slow)
+    with ThreadPoolExecutor(4) as pool:
+        arrays = list(pool.map(lambda i: nd.full((2,), i, device="slow_trial"), range(4)))
+    assert (arrays[0] + arrays[1] + arrays[2] + arrays[3]).tolist() == [6.0, 6.0]
 
 
 def test_register_refuses_another_interface():

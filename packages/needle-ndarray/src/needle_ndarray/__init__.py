@@ -59,13 +59,15 @@ from needle_ndarray.dtypes import (
 from needle_ndarray.elementwise import *
 from needle_ndarray.fused import *
 from needle_ndarray.indexing import add_at, gather, nonzero, scatter_add, take, take_along_axis
+from needle_ndarray.inspection import __array_namespace_info__, isdtype
 from needle_ndarray.interop import from_dlpack, from_numpy
-from needle_ndarray.linalg import einsum, matmul
+from needle_ndarray.linalg import einsum, matmul, tensordot, vecdot
 from needle_ndarray.manipulation import (
     broadcast_arrays,
     broadcast_to,
     concat,
     concatenate,
+    diff,
     expand_dims,
     flip,
     matrix_transpose,
@@ -89,6 +91,7 @@ from needle_ndarray.ndarray import BroadcastError, NDArray, accumulate, alike, b
 from needle_ndarray.optimizers import adam_step, sgd_step
 from needle_ndarray.recurrent import *
 from needle_ndarray.reductions import *
+from needle_ndarray.sorting import *
 from needle_ndarray.threads import get_num_threads, set_num_threads
 
 from math import e, inf, nan, pi  # isort: skip

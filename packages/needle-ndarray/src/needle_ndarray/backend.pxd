@@ -1,3 +1,4 @@
+from needle_ndarray.calls cimport Call
 from needle_ndarray.optable cimport DTYPE_COUNT
 
 cdef enum Verb:
@@ -58,3 +59,4 @@ cdef class Backend:
     cpdef sequence_grad(self, Op op, object dy, object weight, object h, object c, object gates, object dx, object ds, object dh,
                         object dc)
     cpdef step(self, Op op, list params, list grads, list m, list v, tuple hyperparameters)
+    cdef bint prepare(self, str verb, tuple args, Call* call) except -1

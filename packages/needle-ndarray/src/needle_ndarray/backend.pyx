@@ -27,7 +27,7 @@ cdef class Op:
     """A row of the op table: a name, what it accepts and what dtype it returns.
 
     accepts  "any", "number" (no bool), "integer" (bool and ints), "float" (ints and bool are cast to float first),
-             "int-up" (bool is cast to int32 first), "bool" (every input is cast to bool first)
+             "int-up" (bool is cast to int32 first), "int" (the same, and no floats), "bool" (every input is cast to bool first)
     result   "same" as the inputs after that cast, "bool", "index" (int64), or "sum" (ints and bool widen to int64)
     """
 
@@ -50,6 +50,7 @@ cdef dict COMPUTE = {
     "any":              [BOOL,    UINT8,   INT32,   INT64,   FLOAT32, FLOAT64],
     "number":           [-1,      UINT8,   INT32,   INT64,   FLOAT32, FLOAT64],
     "integer":          [BOOL,    UINT8,   INT32,   INT64,   -1,      -1],
+    "int":              [INT32,   UINT8,   INT32,   INT64,   -1,      -1],
     "float":            [FLOAT32, FLOAT32, FLOAT64, FLOAT64, FLOAT32, FLOAT64],
     "divide":           [FLOAT64, FLOAT64, FLOAT64, FLOAT64, FLOAT32, FLOAT64],
     "int-up":           [INT32,   UINT8,   INT32,   INT64,   FLOAT32, FLOAT64],
@@ -88,6 +89,7 @@ UNARY = table(UNARY_OP, (
     ("isnan", optable.ISNAN, "any", "bool", "a != a"),
     ("isinf", optable.ISINF, "any", "bool", "|a| == inf"),
     ("isfinite", optable.ISFINITE, "any", "bool", "|a| < inf"),
+    ("signbit", optable.SIGNBIT, "float", "bool", "whether the sign is minus, that of -0.0 and of NaN too"),
     ("logical_not", optable.LOGICAL_NOT, "bool", "bool", "not a"),
     ("invert", optable.INVERT, "integer", "same", "every bit flipped; not a for bool"),
     ("exp", optable.EXP, "float", "same", "e^a"),
@@ -101,6 +103,17 @@ UNARY = table(UNARY_OP, (
     ("erf", optable.ERF, "float", "same", "2/sqrt(pi) * integral of e^(-t^2) from 0 to a"),
     ("gelu", optable.GELU, "float", "same", "a P(a), P(a) = (1 + erf(a / sqrt 2)) / 2"),
     ("silu", optable.SILU, "float", "same", "a s, s = sigmoid(a)"),
+    ("log2", optable.LOG2, "float", "same", "log a to base 2"),
+    ("log10", optable.LOG10, "float", "same", "log a to base 10"),
+    ("tan", optable.TAN, "float", "same", "tan a"),
+    ("asin", optable.ASIN, "float", "same", "the angle from -pi/2 to pi/2 whose sine is a"),
+    ("acos", optable.ACOS, "float", "same", "the angle from 0 to pi whose cosine is a"),
+    ("atan", optable.ATAN, "float", "same", "the angle from -pi/2 to pi/2 whose tangent is a"),
+    ("sinh", optable.SINH, "float", "same", "(e^a - e^-a) / 2"),
+    ("cosh", optable.COSH, "float", "same", "(e^a + e^-a) / 2"),
+    ("asinh", optable.ASINH, "float", "same", "ln(a + (a^2 + 1)^(1/2)), the inverse of sinh"),
+    ("acosh", optable.ACOSH, "float", "same", "ln(a + (a^2 - 1)^(1/2)), the inverse of cosh"),
+    ("atanh", optable.ATANH, "float", "same", "ln((1 + a) / (1 - a)) / 2, the inverse of tanh"),
 ))
 
 BINARY = table(BINARY_OP, (
@@ -130,6 +143,14 @@ BINARY = table(BINARY_OP, (
     ("sigmoid_grad", optable.SIGMOID_GRAD, "float", "same", "a b (1 - b): the gradient of b = sigmoid(x)"),
     ("gelu_grad", optable.GELU_GRAD, "float", "same", "a (P(b) + b e^(-b^2/2) / sqrt(2 pi)): the gradient of gelu(b)"),
     ("silu_grad", optable.SILU_GRAD, "float", "same", "a s (1 + b (1 - s)), s = sigmoid(b): the gradient of silu(b)"),
+    ("atan2", optable.ATAN2, "float", "same", "the angle of the point (b, a), from -pi to pi"),
+    ("hypot", optable.HYPOT, "float", "same", "(a^2 + b^2)^(1/2), without overflow"),
+    ("logaddexp", optable.LOGADDEXP, "float", "same", "ln(e^a + e^b), without overflow"),
+    ("copysign", optable.COPYSIGN, "float", "same", "|a| with the sign of b"),
+    ("nextafter", optable.NEXTAFTER, "float", "same", "the next number after a, in the direction of b"),
+    ("bitwise_left_shift", optable.LEFT_SHIFT, "int", "same", "a 2^b, bits beyond the first lost; 0 for b < 0 or beyond all bits"),
+    ("bitwise_right_shift", optable.RIGHT_SHIFT, "int", "same",
+     "floor(a / 2^b); 0 or -1, by the sign of a, where b < 0 or beyond all bits"),
 ))
 
 REDUCE = table(REDUCE_OP, (
@@ -239,6 +260,7 @@ cdef class Backend:
     name = "none"
     interface_version = INTERFACE_VERSION
     numbered = False
+    has_graphs = False                  # whether `graph` gives something
     tile_size = 8
 
     # ---- Hooks: the device, and memory of others. None is a valid answer of each -----------------------------------------
@@ -254,6 +276,14 @@ cdef class Backend:
     def ahead(self):
         """A context whose copies to the device run beside what is queued later, giving a function to call before they are used;
         None where a copy is done when it returns.
+        """
+        return None
+
+    def graph(self, calls, shared, moving, written):
+        """What runs these calls (verb, args) of a plan as one: `run()` does so and returns True, or does nothing and returns False.
+
+        The arrays stay; where their memory may be another one in the next replay, `moving` has an array of each buffer. `written`
+        has one of each that is written to, `shared` is the same dictionary for all graphs of a plan. None: one call after another.
         """
         return None
 
@@ -348,7 +378,7 @@ cdef class Backend:
     # ---- Optional: products and rows ---------------------------------------------------------------------------------
 
     cpdef linear(self, object x, object weight, object bias, object out):
-        """out = x @ weight + bias: (m, k), (k, n) and (n,) -> (m, n)"""
+        """out = x @ weight + bias: (m, k), (k, n) and (n,) or (1, n) -> (m, n)"""
         defaults().linear(self, x, weight, bias, out)
 
     cpdef rows(self, Op op, object a, object out):
@@ -457,3 +487,9 @@ cdef class Backend:
         penalties of 0 are left out, whatever they would be multiplied by.
         """
         defaults().step(self, op, params, grads, m, v, hyperparameters)
+
+    # ---- Replays -----------------------------------------------------------------------------------------------------
+
+    cdef bint prepare(self, str verb, tuple args, Call* call) except -1:
+        """Check a call and make it ready to be run without this method's arguments; False where it has to be made as it is."""
+        return False

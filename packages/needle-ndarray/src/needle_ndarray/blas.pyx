@@ -2,6 +2,8 @@
 
 import os
 
+from libc.errno cimport ENOMEM
+
 from needle_ndarray.buffer import empty_cache
 from needle_ndarray.kernels.gemm cimport Blas
 
@@ -22,6 +24,7 @@ cdef extern from "pthread.h" nogil:
 
 cdef enum:
     BUFFER = 33 << 20           # bytes, a little more than OpenBLAS takes
+    THREAD_DATA = 4 << 20       # bytes for what a thread holds of its own: without it the C library ends the process
     SLACK = 1 << 29             # bytes that other threads may take while the second and later buffers are taken
     DEPTH = 8192                # of the products that hold the buffers: milliseconds
     TRIES = 6
@@ -36,15 +39,14 @@ cdef str blas_name = ""
 cdef int find_blas() except -1:
     """Open scipy-openblas32 at the first matmul: without importing its package, and without its own threads."""
     global blas_sought, blas_name
-    import errno
-    from importlib.util import find_spec
     blas_name = "numpy.matmul (scipy-openblas32 is missing)"
-    spec = find_spec("scipy_openblas32") if os.environ.get("NEEDLE_BLAS") != "numpy" else None
-    folder = "" if spec is None or spec.origin is None else os.path.join(os.path.dirname(spec.origin), "lib")
-    try:
+    try:                                # an import, too, answers a lack of memory with an OSError
+        from importlib.util import find_spec
+        spec = find_spec("scipy_openblas32") if os.environ.get("NEEDLE_BLAS") != "numpy" else None
+        folder = "" if spec is None or spec.origin is None else os.path.join(os.path.dirname(spec.origin), "lib")
         names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     except OSError as error:
-        if error.errno == errno.ENOMEM:
+        if error.errno == ENOMEM:
             raise MemoryError("no memory to look for BLAS") from None
         raise
     limited = needle_memory_is_limited()
@@ -109,7 +111,7 @@ cdef int take_buffers(int threads) except -1:
     cdef int more
     if found.buffers == 0:
         if limited:
-            check_memory(BUFFER, "a buffer of BLAS")
+            check_memory(BUFFER + THREAD_DATA, "a buffer of BLAS")
         found.buffers = needle_take_first(found.sgemm)
     more = threads - found.buffers if limited and tries < TRIES else 0
     if more and needle_fits(<size_t> more * BUFFER + SLACK):

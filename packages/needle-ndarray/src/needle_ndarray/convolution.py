@@ -9,48 +9,11 @@ from typing import Any
 
 from needle_ndarray.backend import CONV2D, POOL2D
 from needle_ndarray.creation import empty
-from needle_ndarray.dtypes import DType, float32, promote_types, result_type
+from needle_ndarray.geometry import Geometry, pair
 from needle_ndarray.ndarray import NDArray
-
-LARGEST = 2**31 - 1  # of strides, paddings, dilations and windows: no sum or product of these overflows
+from needle_ndarray.rules import RULES
 
 Pair = tuple[int, int]
-
-
-def pair(name: str, what: str, given: Any, least: int = 1) -> Pair:
-    """An int for both axes, or one for each."""
-    try:
-        down, right = given if isinstance(given, (tuple, list)) else (given, given)
-        down, right = as_index(down), as_index(right)
-    except (TypeError, ValueError):
-        raise TypeError(f"{name}: {what} {given!r}: expected an int or a pair of ints") from None
-    if not (least <= down <= LARGEST and least <= right <= LARGEST):
-        raise ValueError(f"{name}: {what} {given!r}: expected {least} to {LARGEST}")
-    return down, right
-
-
-def both_sides(name: str, given: Any) -> tuple[Pair, Pair]:
-    """Padding as ((top, bottom), (left, right))."""
-    if isinstance(given, (tuple, list)) and len(given) == 2 and isinstance(given[0], (tuple, list)):
-        return pair(name, "padding", given[0], 0), pair(name, "padding", given[1], 0)
-    down, right = pair(name, "padding", given, 0)
-    return (down, down), (right, right)
-
-
-def _floats(name: str, *arrays: Any) -> tuple[list[NDArray], DType]:
-    """The arrays at their common float dtype: ints become float64, uint8 and bool float32."""
-    for a in arrays:
-        if not isinstance(a, NDArray):
-            raise TypeError(f"{name}: expected NDArrays, got {type(a).__name__}")
-        if a.device != arrays[0].device:
-            raise ValueError(f"{name}: operands on {arrays[0].device} and {a.device}; move one with .to(device)")
-        if a.ndim != 4:
-            raise ValueError(f"{name}: shape {a.shape}: expected 4 axes")
-    dtype = arrays[0].dtype
-    if dtype.is_float and all(a.dtype is dtype for a in arrays):
-        return list(arrays), dtype
-    dtype = promote_types(result_type(*[a.dtype for a in arrays]), float32)
-    return [a.astype(dtype, copy=False) for a in arrays], dtype
 
 
 def _shape(name: str, what: str, given: Any) -> tuple[int, int, int, int]:
@@ -61,38 +24,6 @@ def _shape(name: str, what: str, given: Any) -> tuple[int, int, int, int]:
     if min(n, h, w, c) < 0:
         raise ValueError(f"{name}: {what} {given!r}: expected 0 or more")
     return n, h, w, c
-
-
-def _places(name: str, image: tuple, size: tuple, stride: Pair, padding: tuple[Pair, Pair], dilation: Pair) -> Pair:
-    """How often a window fits, down and to the right."""
-    padded = (image[0] + sum(padding[0]), image[1] + sum(padding[1]))
-    extent = ((size[0] - 1) * dilation[0] + 1, (size[1] - 1) * dilation[1] + 1)
-    if min(size) < 1 or extent[0] > padded[0] or extent[1] > padded[1]:
-        dilated = f" (dilated: {extent})" if dilation != (1, 1) else ""
-        raise ValueError(f"{name}: a window of {tuple(size)}{dilated} does not fit a padded image of {padded}")
-    return (padded[0] - extent[0]) // stride[0] + 1, (padded[1] - extent[1]) // stride[1] + 1
-
-
-class _Convolution:
-    """The checked numbers of a convolution; `arguments` are those of the backend's verbs."""
-
-    def __init__(self, name: str, x: Any, weight: Any, stride: Any, padding: Any, dilation: Any, groups: Any):
-        self.x, self.weight = _shape(name, "shape of x", x), _shape(name, "shape of weight", weight)
-        stride, dilation = pair(name, "stride", stride), pair(name, "dilation", dilation)
-        padding, (groups, _) = both_sides(name, padding), pair(name, "groups", groups)
-        (n, h, w, c), (kh, kw, count, f) = self.x, self.weight
-        if c % groups or f % groups or c // groups != count:
-            raise ValueError(
-                f"{name}: {c} channels and weight {self.weight} in {groups} groups:"
-                f" expected a weight ({kh}, {kw}, {c} / {groups}, a multiple of {groups})"
-            )
-        self.y = (n, *_places(name, (h, w), (kh, kw), stride, padding, dilation), f)
-        self.arguments = (stride, padding, dilation, groups)
-
-
-def _same_shape(name: str, grad: NDArray, expected: tuple) -> None:
-    if grad.shape != expected:
-        raise ValueError(f"{name}: grad has shape {grad.shape}, expected {expected}")
 
 
 def conv2d(
@@ -119,10 +50,10 @@ def conv2d(
     >>> conv2d(ones((1, 5, 5, 2)), ones((3, 3, 2, 4)), stride=2, padding=1).shape
     (1, 3, 3, 4)
     """
-    (x, weight), dtype = _floats("conv2d", x, weight)
-    to = _Convolution("conv2d", x.shape, weight.shape, stride, padding, dilation, groups)
-    out = empty(to.y, dtype, x.device)
-    x.backend.conv2d(CONV2D["conv2d"], x, weight, out, *to.arguments)
+    x, weight = RULES["conv2d"].inputs_of(x, weight)
+    at = Geometry("conv2d", stride, padding, dilation, groups)
+    out = empty(at.convolved(x.shape, weight.shape), x.dtype, x.device)
+    x.backend.conv2d(CONV2D["conv2d"], x, weight, out, *at.of_verb)
     return out
 
 
@@ -142,11 +73,12 @@ def conv2d_input_grad(
     >>> conv2d_input_grad(ones((1, 2, 2, 1)), ones((1, 1, 1, 1)), (1, 3, 3, 1), stride=2)[0, :, :, 0].tolist()
     [[1.0, 0.0, 1.0], [0.0, 0.0, 0.0], [1.0, 0.0, 1.0]]
     """
-    (grad, weight), dtype = _floats("conv2d_input_grad", grad, weight)
-    to = _Convolution("conv2d_input_grad", x_shape, weight.shape, stride, padding, dilation, groups)
-    _same_shape("conv2d_input_grad", grad, to.y)
-    out = empty(to.x, dtype, grad.device)
-    grad.backend.conv2d(CONV2D["conv2d_input_grad"], out, weight, grad, *to.arguments)
+    grad, weight = RULES["conv2d_input_grad"].inputs_of(grad, weight)
+    shape = _shape("conv2d_input_grad", "shape of x", x_shape)
+    at = Geometry("conv2d_input_grad", stride, padding, dilation, groups)
+    _same_shape("conv2d_input_grad", grad, at.convolved(shape, weight.shape))
+    out = empty(shape, grad.dtype, grad.device)
+    grad.backend.conv2d(CONV2D["conv2d_input_grad"], out, weight, grad, *at.of_verb)
     return out
 
 
@@ -162,23 +94,27 @@ def conv2d_weight_grad(
     weight_shape : the shape of weight, (KH, KW, C // groups, F)
     stride, padding, dilation, groups : as for conv2d
     """
-    (x, grad), dtype = _floats("conv2d_weight_grad", x, grad)
-    to = _Convolution("conv2d_weight_grad", x.shape, weight_shape, stride, padding, dilation, groups)
-    _same_shape("conv2d_weight_grad", grad, to.y)
-    out = empty(to.weight, dtype, x.device)
-    x.backend.conv2d(CONV2D["conv2d_weight_grad"], x, out, grad, *to.arguments)
+    x, grad = RULES["conv2d_weight_grad"].inputs_of(x, grad)
+    shape = _shape("conv2d_weight_grad", "shape of weight", weight_shape)
+    at = Geometry("conv2d_weight_grad", stride, padding, dilation, groups)
+    _same_shape("conv2d_weight_grad", grad, at.convolved(x.shape, shape))
+    out = empty(shape, x.dtype, x.device)
+    x.backend.conv2d(CONV2D["conv2d_weight_grad"], x, out, grad, *at.of_verb)
     return out
 
 
-class _Pooling:
-    """The checked numbers of a pooling; `arguments` are those of the backend's verbs."""
+def _same_shape(name: str, grad: NDArray, expected: tuple[int, ...]) -> None:
+    if grad.shape != expected:
+        raise ValueError(f"{name}: grad has shape {grad.shape}, expected {expected}")
 
-    def __init__(self, name: str, x: Any, size: Any, stride: Any, padding: Any):
-        self.x, size = _shape(name, "shape of x", x), pair(name, "size", size)
-        stride, padding = size if stride is None else pair(name, "stride", stride), both_sides(name, padding)
-        n, h, w, c = self.x
-        self.y = (n, *_places(name, (h, w), size, stride, padding, (1, 1)), c)
-        self.arguments = (size, stride, padding)
+
+def _pooling(
+    name: str, x: tuple[int, ...], size: Any, stride: Any, padding: Any
+) -> tuple[tuple[int, ...], tuple[Pair, Pair, tuple[Pair, Pair]]]:
+    """The shape of the result, and size, stride (that of the window by default) and padding."""
+    size = pair(name, "size", size)
+    at, (n, h, w, c) = Geometry(name, size if stride is None else stride, padding), x
+    return (n, *at.places((h, w), size), c), (size, at.stride, at.padding)
 
 
 def max_pool2d(x: NDArray, size: Any, stride: Any = None, padding: Any = 0) -> NDArray:
@@ -198,10 +134,10 @@ def max_pool2d(x: NDArray, size: Any, stride: Any = None, padding: Any = 0) -> N
     >>> max_pool2d(arange(16).reshape(1, 4, 4, 1), 2)[0, :, :, 0].tolist()
     [[5.0, 7.0], [13.0, 15.0]]
     """
-    (x,), dtype = _floats("max_pool2d", x)
-    to = _Pooling("max_pool2d", x.shape, size, stride, padding)
-    out = empty(to.y, dtype, x.device)
-    x.backend.pool2d(POOL2D["max_pool2d"], x, out, *to.arguments)
+    (x,) = RULES["max_pool2d"].inputs_of(x)
+    shape, numbers = _pooling("max_pool2d", x.shape, size, stride, padding)
+    out = empty(shape, x.dtype, x.device)
+    x.backend.pool2d(POOL2D["max_pool2d"], x, out, *numbers)
     return out
 
 
@@ -214,11 +150,11 @@ def max_pool2d_grad(grad: NDArray, x: NDArray, size: Any, stride: Any = None, pa
     x : (N, H, W, C)
     size, stride, padding : as for max_pool2d
     """
-    (grad, x), dtype = _floats("max_pool2d_grad", grad, x)
-    to = _Pooling("max_pool2d_grad", x.shape, size, stride, padding)
-    _same_shape("max_pool2d_grad", grad, to.y)
-    out = empty(to.x, dtype, x.device)
-    x.backend.pool2d_grad(POOL2D["max_pool2d"], grad, x, out, *to.arguments)
+    grad, x = RULES["max_pool2d_grad"].inputs_of(grad, x)
+    shape, numbers = _pooling("max_pool2d_grad", x.shape, size, stride, padding)
+    _same_shape("max_pool2d_grad", grad, shape)
+    out = empty(x.shape, x.dtype, x.device)
+    x.backend.pool2d_grad(POOL2D["max_pool2d"], grad, x, out, *numbers)
     return out
 
 
@@ -234,10 +170,10 @@ def avg_pool2d(x: NDArray, size: Any, stride: Any = None, padding: Any = 0) -> N
     >>> avg_pool2d(arange(16).reshape(1, 4, 4, 1), 2)[0, :, :, 0].tolist()
     [[2.5, 4.5], [10.5, 12.5]]
     """
-    (x,), dtype = _floats("avg_pool2d", x)
-    to = _Pooling("avg_pool2d", x.shape, size, stride, padding)
-    out = empty(to.y, dtype, x.device)
-    x.backend.pool2d(POOL2D["avg_pool2d"], x, out, *to.arguments)
+    (x,) = RULES["avg_pool2d"].inputs_of(x)
+    shape, numbers = _pooling("avg_pool2d", x.shape, size, stride, padding)
+    out = empty(shape, x.dtype, x.device)
+    x.backend.pool2d(POOL2D["avg_pool2d"], x, out, *numbers)
     return out
 
 
@@ -250,11 +186,12 @@ def avg_pool2d_grad(grad: NDArray, x_shape: Any, size: Any, stride: Any = None, 
     x_shape : the shape of x, (N, H, W, C)
     size, stride, padding : as for max_pool2d
     """
-    (grad,), dtype = _floats("avg_pool2d_grad", grad)
-    to = _Pooling("avg_pool2d_grad", x_shape, size, stride, padding)
-    _same_shape("avg_pool2d_grad", grad, to.y)
-    out = empty(to.x, dtype, grad.device)
-    grad.backend.pool2d_grad(POOL2D["avg_pool2d"], grad, None, out, *to.arguments)
+    (grad,) = RULES["avg_pool2d_grad"].inputs_of(grad)
+    x = _shape("avg_pool2d_grad", "shape of x", x_shape)
+    shape, numbers = _pooling("avg_pool2d_grad", x, size, stride, padding)
+    _same_shape("avg_pool2d_grad", grad, shape)
+    out = empty(x, grad.dtype, grad.device)
+    grad.backend.pool2d_grad(POOL2D["avg_pool2d"], grad, None, out, *numbers)
     return out
 
 

@@ -2,6 +2,7 @@
 
 import os
 import re
+from _thread import RLock  # threading is not imported by NumPy
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ BUILT_IN = {"cpu": "needle_ndarray.cpu_backend:CPUBackend", "cpu_numpy": "needle
 REMEDY = {"cuda": "pip install 'needle-cuda[cuda12]' (or [cuda13]) brings it"}
 
 _devices: dict[str, "Device"] = {}
+_loading = RLock()  # two threads that come first must not get two backends, whose arrays do not go together
 _registered: dict[str, Callable[[], Backend]] = {}
 when_loaded: Callable[[Backend], None] | None = None  # called with every backend that is loaded; see listening.py
 
@@ -60,18 +62,32 @@ class Device:
         return device, (self.name,)
 
     @property
+    def type(self) -> str:
+        """The name without a number: "cpu", "cuda"."""
+        return self.name.partition(":")[0]
+
+    @property
+    def index(self) -> int | None:
+        """The number, of a device that may have one."""
+        return int(self.name.partition(":")[2] or 0) if self.type == "cuda" else None
+
+    @property
     def backend(self) -> Backend:
         """The backend; DeviceError with one line where it cannot be used."""
-        if self._backend is None:
-            loaded = _load(self.name)
-            reason = loaded.why_disabled()
-            if reason:
-                raise DeviceError(f"{self}: {reason}")
-            loaded.device = self
-            self._backend = loaded
-            if when_loaded is not None:
-                when_loaded(loaded)
-        return self._backend
+        return self._loaded() if self._backend is None else self._backend
+
+    def _loaded(self) -> Backend:
+        with _loading:
+            if self._backend is None:
+                loaded = _load(self.name)
+                reason = loaded.why_disabled()
+                if reason:
+                    raise DeviceError(f"{self}: {reason}")
+                loaded.device = self
+                self._backend = loaded
+                if when_loaded is not None:
+                    when_loaded(loaded)
+            return self._backend
 
     def enabled(self) -> bool:
         """Whether arrays can be made here."""

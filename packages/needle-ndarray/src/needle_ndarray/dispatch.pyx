@@ -14,10 +14,12 @@ from needle_ndarray.operands cimport (
     beyond, check_device, is_scalar, operand, scalar_array, scalar_dtype, scalar_like
 )
 from needle_ndarray.optable cimport BOOL, DTYPE_COUNT, FLOAT32, FLOAT64, INT32, INT64
+from needle_ndarray.rules cimport Borrowed, Rule
 
 from needle_ndarray.backend import BINARY, REDUCE, ROWS, UNARY
 from needle_ndarray.dtypes import DTYPES, promote_types
 from needle_ndarray.layout import BroadcastError, normal_axes
+from needle_ndarray.rules import RULES
 
 cdef int[DTYPE_COUNT] KIND = [0, 1, 2, 2, 3, 3]         # bool, unsigned, signed, float: a cast to a lower one is refused
 cdef int[DTYPE_COUNT][DTYPE_COUNT] PROMOTE
@@ -27,6 +29,7 @@ for _a in DTYPES:
 
 cdef Op ADD = BINARY["add"], MULTIPLY = BINARY["multiply"], DIVIDE = BINARY["divide"], POWER = BINARY["power"]
 cdef Op SQRT = UNARY["sqrt"], MIN = REDUCE["min"], LOGSUMEXP = ROWS["logsumexp"]
+cdef Rule LINEAR = RULES["linear"]
 cdef list ALL_AXES = [tuple(range(n)) for n in range(MAX_NDIM + 1)]
 
 
@@ -300,14 +303,10 @@ def linear(x, weight, bias, /):
     >>> linear(array([[1.0, 2.0]]), array([[3.0], [4.0]]), array([0.5])).tolist()
     [[11.5]]
     """
-    cdef NDArray y = None, row
-    cdef Py_ssize_t n
-    if isinstance(x, NDArray) and isinstance(weight, NDArray) and isinstance(bias, NDArray) \
-            and (<NDArray> weight)._ndim == 2 and is_row(<NDArray> bias, <NDArray> weight):
-        n = (<NDArray> weight)._shape[1]
-        row = <NDArray> bias if (<NDArray> bias)._ndim == 1 else reshape_view(<NDArray> bias, 1, &n)
-        if row is not None:
-            y = rows_product(<NDArray> x, <NDArray> weight, row)
+    cdef NDArray y = None
+    cdef Borrowed[3] given = [<Borrowed> x, <Borrowed> weight, <Borrowed> bias]
+    if LINEAR.matches(given):
+        y = rows_product(<NDArray> x, <NDArray> weight, <NDArray> bias)
     return binary_op(ADD, matmul_of(x, weight), bias) if y is None else y
 
 
@@ -332,17 +331,6 @@ def accumulate(NDArray kept not None, NDArray new not None, double keep, double 
     new._backend.binary(ADD, kept, part, kept)
 
 
-def suits_linear(NDArray x not None, NDArray weight not None, NDArray bias not None):
-    """Whether bias is a row for a matrix x (..., k) times a matrix weight: all of one dtype and on one device."""
-    return x._ndim > 1 and weight._ndim == 2 and same_dtype_and_device(x, weight) and is_row(bias, weight)
-
-
-cdef bint is_row(NDArray bias, NDArray y) noexcept:
-    """Whether bias is (n,) or (1, n) for y (..., n), with y's dtype, which is not bool, and on its device"""
-    return y._dtype != BOOL and 0 < bias._ndim <= 2 and bias._ndim <= y._ndim and (bias._ndim == 1 or bias._shape[0] == 1) \
-        and bias._shape[bias._ndim - 1] == y._shape[y._ndim - 1] and same_dtype_and_device(bias, y)
-
-
 cdef object matmul_function = None
 
 
@@ -361,7 +349,7 @@ cdef object matmul_of(object x, object y):
 
 
 cdef NDArray rows_product(NDArray a, NDArray b, NDArray bias):
-    """a (..., k) @ b (k, n), plus bias (n,) unless that is None; None where the operands are of another kind"""
+    """a (..., k) @ b (k, n), plus bias (n,) or (1, n) unless that is None; None where the operands are of another kind"""
     cdef NDArray rows, out, target
     cdef Py_ssize_t shape[MAX_NDIM]
     cdef Py_ssize_t flat[2]

@@ -37,9 +37,14 @@ def square(x: NDArray, /) -> NDArray:
     return x * x
 
 
+def reciprocal(x: NDArray, /) -> NDArray:
+    """1 / x, of floats."""
+    return 1 / x
+
+
 def positive(x: NDArray, /) -> NDArray:
     """A copy of x."""
     return +x
 
 
-__all__ = [*FUNCTIONS, "where", "clip", "square", "positive"]
+__all__ = [*FUNCTIONS, "where", "clip", "square", "reciprocal", "positive"]

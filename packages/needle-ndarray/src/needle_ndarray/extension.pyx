@@ -24,17 +24,15 @@ from needle_ndarray.capture import (
 from needle_ndarray.capture.costs import flops, traffic
 from needle_ndarray.capture.plan import show as show_call
 from needle_ndarray.config import config
-from needle_ndarray.convolution import both_sides, pair
 from needle_ndarray.devices import backend_of
 from needle_ndarray.dtypes import DTYPES
+from needle_ndarray.geometry import both_sides, pair
 from needle_ndarray.indexing import has_arrays
 from needle_ndarray.linalg import _parse as parse_einsum
 from needle_ndarray.listening import is_listened_to, listening
-from needle_ndarray.ndarray import (
-    DTYPE_CODE, NBYTES, SOLE_OWNER, VERSION, bounded, normal_axes, suits_linear, suits_step
-)
-
+from needle_ndarray.ndarray import DTYPE_CODE, NBYTES, SOLE_OWNER, VERSION, bounded, normal_axes
 from needle_ndarray.replay import Layout, Runner, like, observe
+from needle_ndarray.rules import RULES
 
 #: The version of the struct in C_INTERFACE.
 ABI = 1
@@ -62,8 +60,8 @@ interface.dtype_code = <question_t> PyCapsule_GetPointer(DTYPE_CODE, "needle_nda
 C_INTERFACE = PyCapsule_New(&interface, "needle_ndarray.extension", NULL)
 
 __all__ = [
-    "ABI", "C_INTERFACE", "CaptureError", "DTYPES", "Layout", "Plan", "Recorder", "Runner", "Watched",
+    "ABI", "C_INTERFACE", "CaptureError", "DTYPES", "Layout", "Plan", "RULES", "Recorder", "Runner", "Watched",
     "active_recorder", "backend_of", "both_sides", "bounded", "config", "depends", "flops", "has_arrays",
     "is_listened_to", "like", "listening", "normal_axes", "observe", "pair", "parse_einsum", "place_in_library",
-    "repeat", "show_call", "suits_linear", "suits_step", "traffic",
+    "repeat", "show_call", "traffic",
 ]

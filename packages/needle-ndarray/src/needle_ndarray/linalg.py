@@ -7,7 +7,7 @@ import numpy as np
 
 from needle_ndarray.creation import empty
 from needle_ndarray.dtypes import holding, promote_types, result_type
-from needle_ndarray.ndarray import NDArray, broadcast_shapes, make_array
+from needle_ndarray.ndarray import NDArray, bounded, broadcast_shapes, make_array, normal_axes
 
 
 def matmul(x1: Any, x2: Any, /) -> NDArray:
@@ -63,6 +63,48 @@ def _batched(a: NDArray, b: NDArray) -> NDArray:
         a, b = a.broadcast_to((*lead, m, k)), b.broadcast_to((*lead, k, n))
     out.backend.matmul(a, b, out)
     return out
+
+
+def tensordot(x1: NDArray, x2: NDArray, /, *, axes: Any = 2) -> NDArray:
+    """Products summed over the last `axes` axes of x1 and the first of x2, or over a list of axes of each.
+
+    >>> from needle_ndarray import ones
+    >>> tensordot(ones((2, 3, 4)), ones((4, 3, 5)), axes=((1, 2), (1, 0))).shape
+    (2, 5)
+    """
+    a, b = _operands(x1, x2)
+    if hasattr(axes, "__index__"):
+        n = axes.__index__()
+        if not 0 <= n <= min(a.ndim, b.ndim):
+            raise ValueError(f"tensordot: {n} axes of shapes {a.shape} and {b.shape}")
+        left, right = list(range(a.ndim - n, a.ndim)), list(range(n))
+    else:
+        left, right = (
+            [normal_axes("tensordot", i, x.ndim)[0] for i in ((given,) if hasattr(given, "__index__") else given)]
+            for given, x in zip(bounded("tensordot", axes), (a, b), strict=True)
+        )
+    if [a.shape[i] for i in left] != [b.shape[i] for i in right]:
+        sizes = [a.shape[i] for i in left], [b.shape[i] for i in right]
+        raise ValueError(f"tensordot: {a.shape} and {b.shape}: summed axes have sizes {sizes[0]} and {sizes[1]}")
+    rows, columns = [i for i in range(a.ndim) if i not in left], [i for i in range(b.ndim) if i not in right]
+    m, n, k = ([x.shape[i] for i in part] for x, part in ((a, rows), (b, columns), (a, left)))
+    product = matmul(
+        a.permute((*rows, *left)).reshape((math.prod(m), math.prod(k))),
+        b.permute((*right, *columns)).reshape((math.prod(k), math.prod(n))),
+    )
+    return product.reshape((*m, *n))
+
+
+def vecdot(x1: NDArray, x2: NDArray, /, *, axis: int = -1) -> NDArray:
+    """The sum of products along an axis; the others broadcast."""
+    a, b = _operands(x1, x2)
+    if not -min(a.ndim, b.ndim) <= axis < 0:
+        raise ValueError(
+            f"vecdot: axis {axis} of shapes {a.shape} and {b.shape}: expected one of both, counted from the end"
+        )
+    if a.shape[axis] != b.shape[axis]:
+        raise ValueError(f"vecdot: {a.shape} and {b.shape}: axis {axis} has sizes {a.shape[axis]} and {b.shape[axis]}")
+    return (a * b).sum(axis).astype(promote_types(a.dtype, b.dtype), copy=False)
 
 
 def einsum(subscripts: str, *operands: NDArray) -> NDArray:

@@ -16,7 +16,7 @@ from needle_ndarray import devices
 from needle_ndarray.backend import Backend
 
 #: Members of a backend that are no instructions.
-HOOKS = {"allocate", "to_host", "synchronize", "matmul_tiled", "why_disabled", "from_device", "ahead"}
+HOOKS = {"allocate", "to_host", "synchronize", "matmul_tiled", "why_disabled", "from_device", "ahead", "graph"}
 HOOKS |= {"dlpack_device", "to_dlpack", "from_dlpack"}
 _starting = allocate_lock()
 VERBS = [name for name in vars(Backend) if name[0] != "_" and callable(getattr(Backend, name)) and name not in HOOKS]

@@ -6,6 +6,8 @@ from itertools import pairwise
 from operator import index as as_index
 from typing import Any
 
+import numpy as np
+
 from needle_ndarray.creation import empty, full, only_arrays
 from needle_ndarray.dtypes import result_type
 from needle_ndarray.ndarray import NDArray, bounded, broadcast_shapes, normal_axes
@@ -16,7 +18,7 @@ def reshape(x: NDArray, /, shape: Any) -> NDArray:
     return x.reshape(shape)
 
 
-def permute(x: NDArray, axes: Any, /) -> NDArray:
+def permute(x: NDArray, /, axes: Any) -> NDArray:
     """The axes in another order."""
     return x.permute(axes)
 
@@ -79,15 +81,25 @@ def squeeze(x: NDArray, /, axis: Any = None) -> NDArray:
     return x.squeeze(axis)
 
 
-def flip(x: NDArray, axes: Any = None) -> NDArray:
+def flip(x: NDArray, axes: Any = None, *, axis: Any = None) -> NDArray:
     """Reversed along axes."""
-    return x.flip(axes)
+    if axes is not None and axis is not None:
+        raise TypeError(f"flip: axes {axes} and axis {axis} are two names for the same argument")
+    return x.flip(axes if axis is None else axis)
 
 
-def roll(x: NDArray, /, shift: int, axis: int | None = None) -> NDArray:
-    """Elements moved by `shift` places along an axis; those that fall off come in at the other end."""
+def roll(x: NDArray, /, shift: Any, axis: Any = None) -> NDArray:
+    """Elements moved by `shift` places along an axis, or several; those that fall off come in at the other end."""
     if axis is None:
         return roll(x.reshape(-1), shift, 0).reshape(x.shape)
+    if isinstance(shift, (tuple, list)) or isinstance(axis, (tuple, list)):
+        axes = bounded("roll", axis) if isinstance(axis, (tuple, list)) else (axis,)
+        shifts = bounded("roll", shift) if isinstance(shift, (tuple, list)) else (shift,) * len(axes)
+        if len(shifts) != len(axes):
+            raise ValueError(f"roll: {len(shifts)} shifts for {len(axes)} axes")
+        for each, at in zip(shifts, axes, strict=True):
+            x = roll(x, each, at)
+        return x
     (at,) = normal_axes("roll", axis, x.ndim)
     cut = -as_index(shift) % max(x.shape[at], 1)
     before = (slice(None),) * at
@@ -201,17 +213,54 @@ def tile(x: NDArray, repetitions: Any, /) -> NDArray:
     return wide.copy().reshape([k * n for k, n in zip(times, shape, strict=True)])
 
 
-def repeat(x: NDArray, repeats: int, /, *, axis: int | None = None) -> NDArray:
-    """Every element `repeats` times along an axis; flattened where axis is None."""
+def repeat(x: NDArray, repeats: Any, /, *, axis: int | None = None) -> NDArray:
+    """Every element `repeats` times along an axis, or each as often as an array says; flattened where axis is None."""
     only_arrays("repeat", x)
+    source = x.reshape(-1) if axis is None else x
+    (at,) = normal_axes("repeat", 0 if axis is None else axis, source.ndim)
+    if not hasattr(repeats, "__index__") or (hasattr(repeats, "ndim") and repeats.ndim):
+        return _repeat_each(source, repeats, at)
     times = as_index(repeats)
     if times < 0:
         raise ValueError(f"repeat: {repeats}: expected 0 or more")
-    source = x.reshape(-1) if axis is None else x
-    (at,) = normal_axes("repeat", 0 if axis is None else axis, source.ndim)
     shape = source.shape
     wide = source.expand_dims(at + 1).broadcast_to((*shape[: at + 1], times, *shape[at + 1 :]))
     return wide.copy().reshape((*shape[:at], shape[at] * times, *shape[at + 1 :]))
+
+
+def _repeat_each(x: NDArray, repeats: Any, at: int) -> NDArray:
+    counts = np.asarray(repeats.numpy() if isinstance(repeats, NDArray) else bounded("repeat", repeats))
+    if counts.ndim != 1 or counts.dtype.kind not in "iu" or counts.shape[0] not in (1, x.shape[at]):
+        raise ValueError(
+            f"repeat: counts of shape {counts.shape} for axis {at} of shape {x.shape}: expected ints, one each"
+        )
+    if counts.size and counts.min() < 0:
+        raise ValueError(f"repeat: {counts.min()}: expected 0 or more")
+    total = sum(counts.tolist()) * (x.shape[at] if counts.shape[0] == 1 else 1)
+    if total >= 2**48:  # NumPy's own sum of the counts would wrap
+        raise ValueError(f"repeat: {total:.3g} entries: more than memory can hold")
+    places = np.repeat(np.arange(x.shape[at]), counts.astype(np.int64))
+    return x[(slice(None),) * at + (places,)]
+
+
+def diff(
+    x: NDArray, /, *, axis: int = -1, n: int = 1, prepend: NDArray | None = None, append: NDArray | None = None
+) -> NDArray:
+    """Each element less the one before it along an axis, n times over.
+
+    >>> from needle_ndarray import array
+    >>> diff(array([1, 4, 9, 16])).tolist()
+    [3.0, 5.0, 7.0]
+    """
+    only_arrays("diff", x)
+    (at,) = normal_axes("diff", axis, x.ndim)
+    if as_index(n) < 0:
+        raise ValueError(f"diff: n {n}: expected 0 or more")
+    ends = [each for each in (prepend, x, append) if each is not None]
+    out, before = concatenate(ends, at) if len(ends) > 1 else x, (slice(None),) * at
+    for _ in range(n):
+        out = out[(*before, slice(1, None))] - out[(*before, slice(None, -1))]
+    return out.copy() if out is x else out
 
 
 def meshgrid(*arrays: NDArray, indexing: str = "xy") -> list[NDArray]:

@@ -36,9 +36,9 @@ from needle_ndarray.layout import bounded, normal_axes
 globals().update({name: getattr(module, name) for module, names in [
     (layout, "BroadcastError broadcast_shapes"),
     (operands, "constant_like"),
-    (dispatch, "unary_op binary_op reduce_op arg_reduce_op unary_function binary_function linear suits_linear accumulate"),
-    (arguments, "alike fits suits_norm beside norm_results bounds"),
-    (optimizer_steps, "run_step suits_step"),
+    (dispatch, "unary_op binary_op reduce_op arg_reduce_op unary_function binary_function linear accumulate"),
+    (arguments, "alike bounds"),
+    (optimizer_steps, "run_step"),
     (capsules, "NBYTES DTYPE_CODE VERSION SOLE_OWNER"),
 ] for name in names.split()})
 
@@ -54,6 +54,7 @@ cdef Op ADD = BINARY["add"], SUBTRACT = BINARY["subtract"], MULTIPLY = BINARY["m
 cdef Op FLOOR_DIVIDE = BINARY["floor_divide"], REMAINDER = BINARY["remainder"], POWER = BINARY["power"]
 cdef Op NEGATIVE = UNARY["negative"], ABS = UNARY["abs"], INVERT = UNARY["invert"], SQRT = UNARY["sqrt"]
 cdef Op AND = BINARY["bitwise_and"], OR = BINARY["bitwise_or"], XOR = BINARY["bitwise_xor"]
+cdef Op LEFT_SHIFT = BINARY["bitwise_left_shift"], RIGHT_SHIFT = BINARY["bitwise_right_shift"]
 cdef Op SOFTMAX = ROWS["softmax"], LOG_SOFTMAX = ROWS["log_softmax"], LOGSUMEXP = ROWS["logsumexp"]
 cdef tuple COMPARE = (BINARY["less"], BINARY["less_equal"], BINARY["equal"], BINARY["not_equal"], BINARY["greater"],
                       BINARY["greater_equal"])
@@ -299,6 +300,10 @@ cdef class NDArray:
         made = backend.from_device(self)        # one GPU to another
         return from_host(self._backend.to_host(self), backend) if made is None else made
 
+    def to_device(self, device, /, *, stream=None):
+        """The array API standard's name of `to`."""
+        return self.to(device)
+
     # ---- Views: nothing is copied --------------------------------------------------------------------------
 
     def as_strided(self, shape, strides, offset=0):
@@ -505,6 +510,24 @@ cdef class NDArray:
 
     def __ior__(self, other):
         return binary_op(OR, self, other, self)
+
+    def __lshift__(self, other):
+        return binary_op(LEFT_SHIFT, self, other) if accepts(other) else NotImplemented
+
+    def __rlshift__(self, other):
+        return binary_op(LEFT_SHIFT, other, self) if accepts(other) else NotImplemented
+
+    def __ilshift__(self, other):
+        return binary_op(LEFT_SHIFT, self, other, self)
+
+    def __rshift__(self, other):
+        return binary_op(RIGHT_SHIFT, self, other) if accepts(other) else NotImplemented
+
+    def __rrshift__(self, other):
+        return binary_op(RIGHT_SHIFT, other, self) if accepts(other) else NotImplemented
+
+    def __irshift__(self, other):
+        return binary_op(RIGHT_SHIFT, self, other, self)
 
     def __xor__(self, other):
         return binary_op(XOR, self, other) if accepts(other) else NotImplemented

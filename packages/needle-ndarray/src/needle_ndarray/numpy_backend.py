@@ -33,6 +33,9 @@ def silu_grad(grad: np.ndarray, x: np.ndarray) -> np.ndarray:
     return grad * (s * (1 + x * (1 - s)))
 
 
+#: Functions whose float32 form NumPy computes with vector code of several units in the last place.
+WIDENED = "log2 log10 tan asin acos atan sinh cosh asinh acosh atanh atan2 hypot logaddexp".split()
+
 #: Where the NumPy function has another name or rule; every other op of the table is np.<name>.
 SPECIAL: dict[str, Any] = {
     "rsqrt": lambda x: 1 / np.sqrt(x),
@@ -49,6 +52,7 @@ SPECIAL: dict[str, Any] = {
     "sigmoid_grad": lambda a, b: a * (b * (1 - b)),
     "gelu_grad": widened(lambda a, b: a * (normal_cdf(b) + b * np.exp(b * b * -0.5) / math.sqrt(2 * math.pi))),
     "silu_grad": widened(silu_grad),
+    **{name: widened(getattr(np, name)) for name in WIDENED},
 }
 WIDER = {"f": np.float64, "d": np.longdouble}  # what float sums are made in; those of integers in int64
 KEPT_FOR_INTEGERS = ("floor", "ceil", "trunc", "round")

@@ -9,6 +9,8 @@ float32 takes one word a number (24 bits of it if uniform), float64 two words (5
 Muller's method, from additions, products, quotients and square roots only, which are rounded alike everywhere.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -62,46 +64,148 @@ def set_state(state: dict[str, int] | None) -> None:
     _generator = None if state is None else Generator(state["seed"], state["counter"])
 
 
-def _draw(kind: str, shape: tuple[int, ...], device: Any, dtype: Any) -> NDArray:
+@contextmanager
+def stream(*key: int, otherwise: int = 0) -> Iterator[None]:
+    """Draw, inside, Philox numbers that are a function of the seed and of these ints; outside all goes on as if nothing was drawn.
+
+    otherwise : the seed where there is none, since numbers come from NumPy
+
+    >>> seed(0)
+    >>> def draw(*key):
+    ...     with stream(*key):
+    ...         return uniform(2).tolist()
+    >>> draw(7, 1) == draw(7, 1), draw(7, 1) == draw(7, 2), get_state()
+    (True, False, {'seed': 0, 'counter': 0})
+    >>> seed(None)
+    """
+    global _generator
+    before = _generator
+    _generator = Generator(_mixed(otherwise if before is None else before.seed, key))
+    try:
+        yield
+    finally:
+        _generator = before
+
+
+def _mixed(seed: int, key: tuple[int, ...]) -> int:
+    """A seed for each key: splitmix64's last steps, which are one to one, once for each number."""
+    for number in key:
+        z = (seed + (number + 1) * 0x9E3779B97F4A7C15) & _MASK
+        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
+        seed = z ^ (z >> 31)
+    return seed
+
+
+def _draw(kind: str, shape: tuple[int, ...], device: Any, dtype: Any, generator: Generator | None) -> NDArray:
     target = to_dtype(dtype)
     if not target.is_float:
         raise TypeError(f"random: {kind} numbers are float32 or float64, not {target}")
     out = NDArray.make(shape, device=device, dtype=target)
-    repeat(_draw_into, kind, out)
+    repeat(_draw_into, kind, out, generator)
     return out
 
 
-def _draw_into(kind: str, out: NDArray) -> None:
+def _draw_into(kind: str, out: NDArray, generator: Generator | None) -> None:
     """out = random numbers, new ones on every replay of a captured function"""
-    if _generator is None:
+    source = _generator if generator is None else generator
+    if source is None:
         draw = np.random.rand if kind == "uniform" else np.random.randn
         out.backend.from_host(np.ascontiguousarray(draw(*out.shape), out.dtype.numpy).reshape(out.shape), out)
     else:
-        first = _generator.advance(out.size, out.dtype.itemsize)
-        out.backend.random(RANDOM[kind], out, _generator.seed, first)
+        first = source.advance(out.size, out.dtype.itemsize)
+        out.backend.random(RANDOM[kind], out, source.seed, first)
 
 
-def uniform(*shape: int, low: float = 0.0, high: float = 1.0, device: Any = None, dtype: Any = "float32") -> NDArray:
-    """Even on [low, high).
+def uniform(
+    *shape: int,
+    low: float = 0.0,
+    high: float = 1.0,
+    device: Any = None,
+    dtype: Any = "float32",
+    generator: Generator | None = None,
+) -> NDArray:
+    """Even on [low, high); from a generator of one's own where one is given.
 
     >>> seed(0); uniform(2, 3).shape; seed(None)
     (2, 3)
     """
-    out = _draw("uniform", shape, device, dtype)
+    out = _draw("uniform", shape, device, dtype, generator)
     return out if (low, high) == (0.0, 1.0) else out * (high - low) + low
 
 
-def normal(*shape: int, mean: float = 0.0, std: float = 1.0, device: Any = None, dtype: Any = "float32") -> NDArray:
+def normal(
+    *shape: int,
+    mean: float = 0.0,
+    std: float = 1.0,
+    device: Any = None,
+    dtype: Any = "float32",
+    generator: Generator | None = None,
+) -> NDArray:
     """Normal with the given mean and standard deviation."""
-    out = _draw("normal", shape, device, dtype)
+    out = _draw("normal", shape, device, dtype, generator)
     return out if (mean, std) == (0.0, 1.0) else out * std + mean
 
 
-def bernoulli(*shape: int, p: float = 0.5, device: Any = None, dtype: Any = "bool") -> NDArray:
+def bernoulli(
+    *shape: int, p: float = 0.5, device: Any = None, dtype: Any = "bool", generator: Generator | None = None
+) -> NDArray:
     """1 with probability p, else 0: a uniform number <= p, as the course draws it."""
     if not 0 <= p <= 1:
         raise ValueError(f"bernoulli: p = {p}: expected 0 to 1")
-    return (_draw("uniform", shape, device, "float32") <= p).astype(dtype, copy=False)
+    return (_draw("uniform", shape, device, "float32", generator) <= p).astype(dtype, copy=False)
+
+
+def integers(
+    low: int,
+    high: int,
+    shape: Any = (),
+    *,
+    device: Any = None,
+    dtype: Any = "int64",
+    generator: Generator | None = None,
+) -> NDArray:
+    """Even among low, low + 1, ..., high - 1: as `np.random.randint` draws them, or from 53 bits of Philox.
+
+    >>> seed(0); integers(3, 5, (100,)).max().item(); seed(None)
+    4
+    """
+    if not -(2**53) <= low < high <= 2**53:
+        raise ValueError(f"integers: from {low} to {high}: expected low < high, and both within 2^53")
+    out = NDArray.make(shape, device=device, dtype="int64")
+    repeat(_integers_into, low, high, out, generator)
+    return out.astype(dtype, copy=False)
+
+
+def _integers_into(low: int, high: int, out: NDArray, generator: Generator | None) -> None:
+    source = _generator if generator is None else generator
+    if source is None:
+        values = np.random.randint(low, high, out.shape, np.int64)  # noqa: NPY002
+    else:
+        even = philox_uniform(source.seed, source.advance(out.size, 8), out.size, np.dtype(np.float64))
+        values = (np.floor(even * (high - low)).astype(np.int64) + low).reshape(out.shape)
+    out.backend.from_host(np.ascontiguousarray(values, np.int64).reshape(out.shape), out)
+
+
+def permutation(n: int, *, device: Any = None, generator: Generator | None = None) -> NDArray:
+    """0, 1, ..., n - 1 in random order, int64: `np.random.permutation`, or the order of n numbers of Philox.
+
+    >>> seed(0); sorted(permutation(4).tolist()); seed(None)
+    [0, 1, 2, 3]
+    """
+    out = NDArray.make((n,), device=device, dtype="int64")
+    repeat(_permute_into, out, generator)
+    return out
+
+
+def _permute_into(out: NDArray, generator: Generator | None) -> None:
+    source = _generator if generator is None else generator
+    if source is None:
+        order = np.random.permutation(out.size)  # noqa: NPY002
+    else:
+        even = philox_uniform(source.seed, source.advance(out.size, 8), out.size, np.dtype(np.float64))
+        order = np.argsort(even, kind="stable")
+    out.backend.from_host(order.astype(np.int64), out)
 
 
 # ---- Philox in NumPy: the reference for every backend ------------------------------------------------------------------

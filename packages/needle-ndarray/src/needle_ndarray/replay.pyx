@@ -11,6 +11,7 @@ from libc.stdlib cimport free, malloc
 from needle_ndarray.backend cimport Backend, Op
 from needle_ndarray.ndarray cimport MAX_NDIM, NDArray, empty_compact, view_of
 from needle_ndarray.optable cimport itemsize
+from needle_ndarray.prepared cimport PreparedCalls
 
 from needle_ndarray.capture.verbs import ARGUMENTS
 
@@ -93,11 +94,13 @@ cdef class Replay:
     cdef list patches               # by call: (path, repeated call, index) of the numbers that go into its arguments; or None
     cdef list lends                 # by call: whether a repeated function is given arrays
     cdef int* codes
+    cdef PreparedCalls prepared     # those that need not be asked of a verb again
     cdef readonly Py_ssize_t count
     cdef readonly Py_ssize_t position   # the call that is being made, or was the last
     cdef public object plan         # what it was made from, for an observer; or None
     cdef list results               # of repeated functions, in order
     cdef list written               # an array on each buffer of others that is written to
+    cdef list graphs                # by call: (what runs this and the next ones as one, the call after them), or None; or None
 
     def __cinit__(self, list calls not None, dict patches not None, list written not None):
         cdef Py_ssize_t i
@@ -125,6 +128,10 @@ cdef class Replay:
                 self.patches[i] = [(tuple(path), call, index) for path, call, index in patches[i]]
                 for path, call, index in self.patches[i]:
                     check_patch(self.verbs[i], self.args[i], path, call, index)
+        self.prepared = PreparedCalls(self.count)
+        for i in range(self.count - 1, -1, -1):
+            if self.codes[i] != REPEAT and self.patches[i] is None:
+                self.prepared.add(i, <Backend> self.targets[i], self.verbs[i], self.args[i])
 
     def __dealloc__(self):
         free(self.codes)
@@ -151,62 +158,93 @@ cdef class Replay:
                 (<NDArray> array).mark_written()
         return 0
 
+    def use_graphs(self, dict graphs not None):
+        """Run calls `first` to `last - 1` by `graph.run()`, where that returns True: {first: (graph, last)}. Not while observed."""
+        cdef Py_ssize_t first, last
+        made = [None] * self.count
+        for first, (graph, last) in graphs.items():
+            if not 0 <= first < last <= self.count:
+                raise ValueError(f"Replay: no calls {first} to {last} among {self.count}")
+            made[first] = (graph, last)
+        self.graphs = made
+
     cdef int run_calls(self) except -1:
-        cdef Py_ssize_t i
+        cdef Py_ssize_t i, skipped = 0      # calls before this one are done
         cdef tuple args
-        cdef Backend backend
-        cdef int code
+        cdef bint graphed = self.graphs is not None and observer is None
         for i in range(self.count):
+            if i < skipped:
+                continue
             self.position = i
-            code = self.codes[i]
+            if graphed and PyList_GET_ITEM(self.graphs, i) is not <PyObject*> None:
+                graph, last = <tuple> PyList_GET_ITEM(self.graphs, i)
+                if graph.run():
+                    skipped = last
+                    continue
+            if self.prepared.calls[i] is not NULL and observer is None \
+                    and (<Backend> PyList_GET_ITEM(self.targets, i)).listener is None:
+                skipped = self.prepared.run_from(i)
+                if skipped < 0:         # again, by the verb, which says what is wrong
+                    self.position = skipped = ~skipped
+                    self.make_call(skipped, <tuple> PyList_GET_ITEM(self.args, skipped))
+                    skipped += 1
+                PyErr_CheckSignals()
+                continue
             args = <tuple> PyList_GET_ITEM(self.args, i)
             if PyList_GET_ITEM(self.patches, i) is not <PyObject*> None:
                 args = self.patched(i, args)
-            if code == REPEAT:
+            if self.codes[i] == REPEAT:
                 if <object> PyList_GET_ITEM(self.lends, i):
                     args = tuple([lent(arg) for arg in args])
                 self.results.append(PyObject_CallObject(<object> PyList_GET_ITEM(self.targets, i), args))
                 continue
-            backend = <Backend> PyList_GET_ITEM(self.targets, i)
-            if code == BINARY:
-                backend.binary(<Op> at(args, 0), at(args, 1), at(args, 2), at(args, 3))
-            elif code == UNARY:
-                backend.unary(<Op> at(args, 0), at(args, 1), at(args, 2))
-            elif code == COPY:
-                backend.copy(at(args, 0), at(args, 1))
-            elif code == FILL:
-                backend.fill(at(args, 0), at(args, 1))
-            elif code == MATMUL:
-                backend.matmul(at(args, 0), at(args, 1), at(args, 2))
-            elif code == LINEAR:
-                backend.linear(at(args, 0), at(args, 1), at(args, 2), at(args, 3))
-            elif code == REDUCE:
-                backend.reduce(<Op> at(args, 0), at(args, 1), at(args, 2), <tuple> at(args, 3))
-            elif code == WHERE:
-                backend.where(at(args, 0), at(args, 1), at(args, 2), at(args, 3))
-            elif code == ROWS:
-                backend.rows(<Op> at(args, 0), at(args, 1), at(args, 2))
-            elif code == CROSS_ENTROPY:
-                backend.cross_entropy(at(args, 0), at(args, 1), at(args, 2))
-            elif code == CROSS_ENTROPY_GRAD:
-                backend.cross_entropy_grad(at(args, 0), at(args, 1), at(args, 2), at(args, 3))
-            elif code == NORM:
-                backend.norm(<Op> at(args, 0), at(args, 1), at(args, 2), at(args, 3), at(args, 4), at(args, 5), at(args, 6),
-                             at(args, 7))
-            elif code == NORM_GRAD:
-                backend.norm_grad(<Op> at(args, 0), at(args, 1), at(args, 2), at(args, 3), at(args, 4), at(args, 5), at(args, 6),
-                                  at(args, 7), at(args, 8), at(args, 9))
-            elif code == TAKE:
-                backend.take(at(args, 0), at(args, 1), at(args, 2))
-            elif code == SCATTER:
-                backend.scatter(<Op> at(args, 0), at(args, 1), at(args, 2), at(args, 3))
-            elif code == STEP:
-                backend.step(<Op> at(args, 0), <list> at(args, 1), <list> at(args, 2), at(args, 3), at(args, 4),
-                             <tuple> at(args, 5))
-            else:
-                getattr(backend, self.verbs[i])(*args)
+            self.make_call(i, args)
             if i % 16 == 15:
                 PyErr_CheckSignals()
+        return 0
+
+    cdef int make_call(self, Py_ssize_t i, tuple args) except -1:
+        """Ask the verb of call i."""
+        cdef int code = self.codes[i]
+        cdef Backend backend
+        backend = <Backend> PyList_GET_ITEM(self.targets, i)
+        if code == BINARY:
+            backend.binary(<Op> at(args, 0), at(args, 1), at(args, 2), at(args, 3))
+        elif code == UNARY:
+            backend.unary(<Op> at(args, 0), at(args, 1), at(args, 2))
+        elif code == COPY:
+            backend.copy(at(args, 0), at(args, 1))
+        elif code == FILL:
+            backend.fill(at(args, 0), at(args, 1))
+        elif code == MATMUL:
+            backend.matmul(at(args, 0), at(args, 1), at(args, 2))
+        elif code == LINEAR:
+            backend.linear(at(args, 0), at(args, 1), at(args, 2), at(args, 3))
+        elif code == REDUCE:
+            backend.reduce(<Op> at(args, 0), at(args, 1), at(args, 2), <tuple> at(args, 3))
+        elif code == WHERE:
+            backend.where(at(args, 0), at(args, 1), at(args, 2), at(args, 3))
+        elif code == ROWS:
+            backend.rows(<Op> at(args, 0), at(args, 1), at(args, 2))
+        elif code == CROSS_ENTROPY:
+            backend.cross_entropy(at(args, 0), at(args, 1), at(args, 2))
+        elif code == CROSS_ENTROPY_GRAD:
+            backend.cross_entropy_grad(at(args, 0), at(args, 1), at(args, 2), at(args, 3))
+        elif code == NORM:
+            backend.norm(<Op> at(args, 0), at(args, 1), at(args, 2), at(args, 3), at(args, 4), at(args, 5), at(args, 6),
+                         at(args, 7))
+        elif code == NORM_GRAD:
+            backend.norm_grad(<Op> at(args, 0), at(args, 1), at(args, 2), at(args, 3), at(args, 4), at(args, 5), at(args, 6),
+                              at(args, 7), at(args, 8), at(args, 9))
+        elif code == TAKE:
+            backend.take(at(args, 0), at(args, 1), at(args, 2))
+        elif code == SCATTER:
+            backend.scatter(<Op> at(args, 0), at(args, 1), at(args, 2), at(args, 3))
+        elif code == STEP:
+            backend.step(<Op> at(args, 0), <list> at(args, 1), <list> at(args, 2), at(args, 3), at(args, 4),
+                         <tuple> at(args, 5))
+        else:
+            getattr(backend, self.verbs[i])(*args)
         return 0
 
     def number(self, Py_ssize_t call, Py_ssize_t index):

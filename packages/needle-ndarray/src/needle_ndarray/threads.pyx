@@ -23,7 +23,7 @@ def get_num_threads():
     return num_threads
 
 
-cdef int threads_for(Py_ssize_t work, Py_ssize_t threshold) noexcept:
+cdef int threads_for(Py_ssize_t work, Py_ssize_t threshold) noexcept nogil:
     """1 below the threshold, else what the user allows"""
     return 1 if work < threshold else num_threads
 

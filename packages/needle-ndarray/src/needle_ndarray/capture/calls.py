@@ -1,6 +1,7 @@
 """What a recording consists of: calls of verbs on views of numbered buffers."""
 
 from collections.abc import Callable
+from operator import is_
 from typing import Any, NamedTuple
 
 from needle_ndarray.backend import Backend
@@ -38,3 +39,18 @@ class Call(NamedTuple):
     line: tuple[str, int]
     function: Callable | None = None
     op: str = ""  # what asked for it
+
+
+def renamed(call: Call, now: dict[int, int]) -> Call:
+    """The call with some buffers for others; itself where it has none of these."""
+    args = _renamed(call.args, now) if now else call.args
+    return call if args is call.args else call._replace(args=args)
+
+
+def _renamed(arg: Any, now: dict[int, int]) -> Any:
+    if type(arg) is View:
+        return arg._replace(buffer=now[arg.buffer]) if arg.buffer in now else arg
+    if type(arg) is not tuple and type(arg) is not list:
+        return arg
+    made = [_renamed(each, now) for each in arg]
+    return arg if all(map(is_, made, arg)) else type(arg)(made)

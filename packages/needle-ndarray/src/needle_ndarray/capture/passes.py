@@ -5,13 +5,15 @@ They run in the order of PASSES; `needle.capture(..., without=("in_place",))` le
 
 from typing import TYPE_CHECKING
 
-from needle_ndarray.capture.calls import Call, View
+from needle_ndarray.capture.calls import Call, View, renamed
+from needle_ndarray.capture.graphs import graphs
 from needle_ndarray.capture.verbs import CHECKING, ELEMENTWISE
 
 if TYPE_CHECKING:
     from needle_ndarray.capture.plan import Plan
 
 SMALL = 65536  # bytes of a constant that is worth keeping
+FEW = 300  # buffers are large if fewer than as many of their size make up all
 LARGE = 16384  # bytes from which computing in place pays: the cache holds one operand less
 
 
@@ -127,41 +129,49 @@ def in_place(plan: "Plan") -> None:
     plan.calls = [call for call in plan.calls if not (call.verb == "copy" and call.args[0] == call.args[1])]
 
 
-def renamed(call: Call, now: dict[int, int]) -> Call:
-    """The call with some buffers for others."""
-    return call._replace(args=tuple(_renamed(arg, now) for arg in call.args))
-
-
-def _renamed(arg: object, now: dict[int, int]) -> object:
-    if isinstance(arg, View):
-        return arg._replace(buffer=now[arg.buffer]) if arg.buffer in now else arg
-    if isinstance(arg, (list, tuple)) and not hasattr(arg, "_fields"):
-        return type(arg)(_renamed(each, now) for each in arg)
-    return arg
-
-
 def pack_memory(plan: "Plan") -> None:
     """Give buffers that are never in use at the same time the same memory: an arena for each backend.
 
-    Call by call, as an allocator would: a buffer takes the smallest gap that holds it, and leaves one after its last use.
+    Large ones first, the largest at the start: each takes the lowest place that is free for as long as it is used. Then the small
+    ones in the order of the calls, as an allocator would: each takes the smallest gap that holds it.
     """
     begins, ends = plan.first_uses(), plan.last_uses()
-    starting: dict[int, list[int]] = {}
+    for origin in {id(origin): origin for origin in plan.origins.values()}.values():
+        mine = [b for b in begins if plan.is_temporary(b) and plan.origins[b] is origin]
+        least = sum(plan.sizes[b] for b in mine) // FEW
+        large = sorted((b for b in mine if plan.sizes[b] > least), key=lambda b: (-plan.sizes[b], begins[b]))
+        taken: list[tuple[int, int, int]] = []  # start, stop, buffer: those that have a place, by start
+        for buffer in large:
+            during = begins[buffer], ends[buffer]
+            start, size = 0, Arena.rounded(plan.sizes[buffer])
+            for first, stop, other in taken:
+                if begins[other] <= during[1] and during[0] <= ends[other]:
+                    if first >= start + size:
+                        break
+                    start = max(start, stop)
+            plan.places[buffer] = start
+            taken.append((start, start + size, buffer))
+            taken.sort()
+        bottom = max((stop for _, stop, _ in taken), default=0)
+        top = _pack_in_order(plan, [b for b in mine if plan.sizes[b] <= least], bottom)
+        if mine:
+            plan.arenas.append((origin, top))
+
+
+def _pack_in_order(plan: "Plan", buffers: list[int], bottom: int) -> int:
+    """Places from `bottom` on for buffers, call by call; where they end."""
+    begins, ends = plan.first_uses(), plan.last_uses()
+    arena = Arena()
     ending: dict[int, list[int]] = {}
-    for buffer, i in begins.items():
-        if plan.is_temporary(buffer):
-            starting.setdefault(i, []).append(buffer)
-            ending.setdefault(ends[buffer], []).append(buffer)
-    arenas: dict[int, Arena] = {}
-    for i in range(len(plan.calls)):
-        for buffer in starting.get(i, ()):
-            backend = plan.origins[buffer]
-            arena = arenas.setdefault(id(backend), Arena())
-            plan.places[buffer] = arena.take(plan.sizes[buffer])
-        for buffer in ending.get(i, ()):
-            arenas[id(plan.origins[buffer])].give_back(plan.places[buffer], plan.sizes[buffer])
-    backends = {id(backend): backend for backend in plan.origins.values()}
-    plan.arenas = [(backends[key], arena.size) for key, arena in arenas.items()]
+    now = -1
+    for buffer in sorted(buffers, key=lambda b: begins[b]):
+        for i in range(now, begins[buffer]):
+            for done in ending.pop(i, ()):
+                arena.give_back(plan.places[done] - bottom, plan.sizes[done])
+        now = begins[buffer]
+        plan.places[buffer] = bottom + arena.take(plan.sizes[buffer])
+        ending.setdefault(ends[buffer], []).append(buffer)
+    return bottom + arena.size
 
 
 class Arena:
@@ -179,7 +189,7 @@ class Arena:
         self.gaps: list[tuple[int, int]] = []
 
     def take(self, nbytes: int) -> int:
-        size = self._rounded(nbytes)
+        size = self.rounded(nbytes)
         fitting = [gap for gap in self.gaps if gap[1] - gap[0] >= size]
         if fitting:
             start, stop = min(fitting, key=lambda gap: gap[1] - gap[0])
@@ -195,7 +205,7 @@ class Arena:
         return start
 
     def give_back(self, start: int, nbytes: int) -> None:
-        stop = start + self._rounded(nbytes)
+        stop = start + self.rounded(nbytes)
         i = sum(gap[0] < start for gap in self.gaps)
         if i < len(self.gaps) and self.gaps[i][0] == stop:
             stop = self.gaps.pop(i)[1]
@@ -205,7 +215,7 @@ class Arena:
         self.gaps.insert(i, (start, stop))
 
     @staticmethod
-    def _rounded(nbytes: int) -> int:
+    def rounded(nbytes: int) -> int:
         return -(-max(nbytes, 1) // 64) * 64  # whole cache lines
 
 
@@ -215,5 +225,6 @@ PASSES = {
     "reuse_results": reuse_results,
     "hoist_constants": hoist_constants,
     "in_place": in_place,
+    "graphs": graphs,
     "pack_memory": pack_memory,
 }

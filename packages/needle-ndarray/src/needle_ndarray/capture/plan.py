@@ -25,9 +25,17 @@ class Plan:
     inputs : arrays that were there before, of which a replay may be given others of the same layout
     outputs : arrays made by the function, of which every replay makes new ones
     without : names of passes to leave out
+    moving : those of the inputs and outputs that are elsewhere with every replay
     """
 
-    def __init__(self, recorder: Recorder, inputs: list[NDArray], outputs: list[NDArray], without: Iterable[str] = ()):
+    def __init__(
+        self,
+        recorder: Recorder,
+        inputs: list[NDArray],
+        outputs: list[NDArray],
+        without: Iterable[str] = (),
+        moving: Iterable[NDArray] = (),
+    ):
         self.name = "replay"  # of the function, in profiles
         self.calls = list(recorder.calls)
         self.sizes = dict(enumerate(recorder.sizes))
@@ -40,6 +48,8 @@ class Plan:
         }  # ids of buffers, also of those let go
         self.outputs = {view.buffer for view in self.output_views if view.buffer >= 0}
         self.constants: set[int] = set()
+        self.fleeting = {recorder.view(a).buffer for a in moving}
+        self.graphs: list[tuple[int, int]] = []  # calls that a backend runs as one: first, last + 1
         self.once: list[Call] = []  # run when the plan is made
         self.places: dict[int, int] = {}  # temporary buffers: bytes from the start of their arena
         self.arenas: list[tuple[Backend, int]] = []
@@ -63,6 +73,10 @@ class Plan:
 
     def written(self, call: Call) -> set[int]:
         return self.touched(call).writes
+
+    def views_of(self, call: Call, buffer: int) -> list[View]:
+        """How a call sees a buffer."""
+        return [view for view in views(call.args) if view.buffer == buffer]
 
     def results_of(self, call: Call) -> list[View]:
         """What a call writes, as views."""
@@ -159,8 +173,24 @@ class Built:
         self.writes_arguments = False
         known = {view.buffer for view in plan.input_views}
         self.written_elsewhere = {id(plan.outside[buffer]._handle) for buffer in written if buffer not in known}
+        if plan.graphs:
+            self._use_graphs()
         self.run = self.replay.run
         self.memory.clear()  # the arrays hold it
+
+    def _use_graphs(self) -> None:
+        shared: dict[str, Any] = {}
+        graphs = {}
+        for first, last in self.plan.graphs:
+            calls = self.plan.calls[first:last]
+            touched = set().union(*(self.plan.touched(call).buffers for call in calls))
+            written = set().union(*(self.plan.written(call) for call in calls))
+            moving = [self.made[b][0] for b in sorted(touched) if b < 0 or b in self.plan.outputs]
+            made = [(verb, args) for verb, _, args in self.calls[first:last]]
+            graph = calls[0].backend.graph(made, shared, moving, [self.made[b][0] for b in sorted(written)])
+            if graph is not None:
+                graphs[first] = (graph, last)
+        self.replay.use_graphs(graphs)
 
     def _handle(self, buffer: int) -> tuple[Any, int]:
         """The memory of a buffer and its place in there."""
@@ -273,12 +303,26 @@ class Touched:
 def writes(call: Call, name: str) -> bool:
     if call.verb == "repeat":
         return call.function not in CHECKS  # any other may do either
-    op = call.args[0] if isinstance(call.args[0], Op) else None
-    return name in written_by(call.verb, op)
+    return roles(call)[name][1]
 
 
 def reads(call: Call, name: str) -> bool:
-    return not writes(call, name) or call.verb == "repeat" or name in UPDATES.get(call.verb, ())
+    return call.verb == "repeat" or roles(call)[name][0]
+
+
+_roles: dict[tuple[str, str], dict[str, tuple[bool, bool]]] = {}
+
+
+def roles(call: Call) -> dict[str, tuple[bool, bool]]:
+    """{argument of a verb: (whether it is read, whether it is written)}"""
+    op = call.args[0] if isinstance(call.args[0], Op) else None
+    key = call.verb, op.name if op is not None else ""
+    found = _roles.get(key)
+    if found is None:
+        written, updated = written_by(call.verb, op), UPDATES.get(call.verb, ())
+        names = ARGUMENTS[call.verb]
+        found = _roles[key] = {name: (name not in written or name in updated, name in written) for name in names}
+    return found
 
 
 def show(call: Call) -> str:

@@ -1,54 +1,40 @@
-"""Convolution and pooling of the CPU backend: checks that guard the memory, compact NHWC operands, threads."""
+"""Convolution and pooling of the CPU backend: what guards the memory (rules), compact NHWC operands, threads."""
 
 from libc.math cimport INFINITY
 
 from needle_ndarray.backend cimport CONV2D_OP, POOL2D_OP, Backend, Op
 from needle_ndarray.blas cimport blas, make_room
 from needle_ndarray.buffer cimport Buffer, allocate as allocate_buffer
-from needle_ndarray.cpu_backend.guard cimport LARGEST, THREADS_FROM, THREADS_FROM_FLOPS, agree, host, known
+from needle_ndarray.cpu_backend.guard cimport LARGEST, THREADS_FROM, THREADS_FROM_FLOPS, known
+from needle_ndarray.geometry cimport Geometry
 from needle_ndarray.kernels cimport conv, matmul as products, pool as pools
 from needle_ndarray.kernels.gemm cimport Blas
 from needle_ndarray.kernels.views cimport View
 from needle_ndarray.ndarray cimport NDArray, empty_compact
-from needle_ndarray.optable cimport AVG_POOL_GRAD, CONV2D, FLOAT32, INPUT_GRAD, MAX_POOL, MAX_POOL_GRAD, WEIGHT_GRAD
+from needle_ndarray.optable cimport AVG_POOL_GRAD, CONV2D, INPUT_GRAD, MAX_POOL, MAX_POOL_GRAD, WEIGHT_GRAD
+from needle_ndarray.rules cimport Borrowed, Rule
 from needle_ndarray.threads cimport threads_for
 
+from needle_ndarray.geometry import pair
+from needle_ndarray.rules import RULES
 
-cdef int numbers(object given, Py_ssize_t least, Py_ssize_t* first, Py_ssize_t* second) except -1:
-    """A pair of sizes from `least` to LARGEST"""
-    if not isinstance(given, tuple) or len(given) != 2:
-        raise TypeError(f"a verb of the cpu backend was given {given!r} where a pair belongs")
-    first[0], second[0] = given
-    if not (least <= first[0] <= LARGEST and least <= second[0] <= LARGEST):
-        raise ValueError(f"a verb of the cpu backend was given {given!r}: sizes are {least} to {LARGEST}")
-    return 0
+cdef Rule CONV_RULE = RULES["conv2d"], MAX_POOL_RULE = RULES["max_pool2d"], AVG_POOL_RULE = RULES["avg_pool2d"]
+cdef Rule MAX_POOL_GRAD_RULE = RULES["max_pool2d_grad"], AVG_POOL_GRAD_RULE = RULES["avg_pool2d_grad"]
 
 
-cdef Py_ssize_t places(Py_ssize_t size, Py_ssize_t before, Py_ssize_t after, Py_ssize_t kernel, Py_ssize_t stride,
-                       Py_ssize_t dilation) noexcept:
-    """Positions of a kernel along an axis; -1 where it does not fit. No product is made before it is known to be small."""
-    cdef Py_ssize_t room = size + before + after - 1
-    if kernel < 1 or room < 0 or (kernel - 1) > room // dilation:
-        return -1
-    return (room - (kernel - 1) * dilation) // stride + 1
+cdef tuple shape_of(const View* a):
+    return tuple([a.shape[i] for i in range(a.ndim)])
 
 
-cdef int geometry(const View* x, const View* y, Py_ssize_t kh, Py_ssize_t kw, object stride, object padding, object dilation,
-                  conv.Conv* out, Py_ssize_t* after) except -1:
-    """The sizes of a convolution or pooling from x to y, once they are found to agree; after: the padding below and to the right"""
-    if not isinstance(padding, tuple) or len(padding) != 2:
-        raise TypeError(f"a verb of the cpu backend was given the padding {padding!r}")
-    numbers(padding[0], 0, &out.top, &after[0])
-    numbers(padding[1], 0, &out.left, &after[1])
-    numbers(stride, 1, &out.sh, &out.sw)
-    numbers(dilation, 1, &out.dh, &out.dw)
-    if x.ndim != 4 or y.ndim != 4 or x.dtype < FLOAT32 or x.dtype != y.dtype or x.shape[0] != y.shape[0] \
-            or y.shape[1] != places(x.shape[1], out.top, after[0], kh, out.sh, out.dh) \
-            or y.shape[2] != places(x.shape[2], out.left, after[1], kw, out.sw, out.dw):
-        raise ValueError("a verb of the cpu backend was given arrays whose shapes or dtypes do not fit the geometry")
+cdef int describe(Geometry at, const View* x, const View* y, tuple places, Py_ssize_t kh, Py_ssize_t kw, conv.Conv* out,
+                  Py_ssize_t* after) except -1:
+    """The sizes of a convolution or pooling from x to y, which has these places; after: the padding below and to the right"""
+    if places[0] != y.shape[1] or places[1] != y.shape[2]:
+        raise ValueError(f"{at.name}: the result has {y.shape[1]} x {y.shape[2]} places, expected {places[0]} x {places[1]}")
+    (out.top, after[0]), (out.left, after[1]) = at.padding
+    (out.sh, out.sw), (out.dh, out.dw) = at.stride, at.dilation
     out.n, out.h, out.w, out.c = x.shape[0], x.shape[1], x.shape[2], x.shape[3]
-    out.kh, out.kw, out.oh, out.ow, out.f = kh, kw, y.shape[1], y.shape[2], y.shape[3]
-    out.groups = 1
+    out.kh, out.kw, out.oh, out.ow, out.f, out.groups = kh, kw, y.shape[1], y.shape[2], y.shape[3], at.groups
     return 0
 
 
@@ -88,6 +74,8 @@ cdef int conv2d(Backend backend, Op op, object x, object weight, object y, tuple
                 Py_ssize_t groups) except -1:
     """One of the three ops: the operand that it computes is written. What needs BLAS is left to the default without it."""
     known(op, CONV2D_OP)
+    cdef View[3] v
+    cdef Borrowed[3] given = [<Borrowed> x, <Borrowed> weight, <Borrowed> y]
     cdef View image, filters, result
     cdef conv.Conv g
     cdef conv.Plan plan
@@ -98,15 +86,11 @@ cdef int conv2d(Backend backend, Op op, object x, object weight, object y, tuple
     cdef NDArray a, b, c
     cdef Buffer scratch
     cdef char* scratch_at
-    host(x, &image)
-    host(weight, &filters)
-    host(y, &result)
-    if filters.ndim != 4 or filters.dtype != image.dtype or groups < 1:
-        raise ValueError("a verb of the cpu backend was given arrays whose shapes or dtypes do not fit the geometry")
-    geometry(&image, &result, filters.shape[0], filters.shape[1], stride, padding, dilation, &g, after)
-    if g.c % groups or g.f % groups or filters.shape[2] != g.c // groups or filters.shape[3] != g.f:
-        raise ValueError("a verb of the cpu backend was given arrays whose shapes or dtypes do not fit the geometry")
-    g.groups = groups
+    cdef Geometry at = Geometry(op.name, stride, padding, dilation, groups)
+    CONV_RULE.guard(given, v)
+    image, filters, result = v[0], v[1], v[2]
+    places = at.convolved(shape_of(&image), shape_of(&filters))[1:3]
+    describe(at, &image, &result, places, filters.shape[0], filters.shape[1], &g, after)
     out = y if code == CONV2D else x if code == INPUT_GRAD else weight
     if image.size == 0 or filters.size == 0 or result.size == 0:
         backend.fill(out, 0)
@@ -143,26 +127,31 @@ cdef int pool2d(Backend backend, Op op, bint backward, object grad, object x, ob
                 tuple padding) except -1:
     """Of x, or backward: of its gradient from that of the result; what an op does not need is None."""
     known(op, POOL2D_OP)
-    cdef View image, result, source
+    cdef View[3] v
+    cdef Borrowed[3] given = [<Borrowed> x, <Borrowed> out, NULL]
+    cdef View image, result
     cdef conv.Conv g
-    cdef Py_ssize_t kh = 0, kw = 0
+    cdef Py_ssize_t kh, kw
     cdef Py_ssize_t after[2]
     cdef bint largest = op.code == MAX_POOL
     cdef NDArray a, b, made
     cdef char* x_at = NULL
     cdef char* y_at = NULL
     cdef int threads, dtype, code = op.code
-    if backward:
+    cdef Geometry at = Geometry(op.name, stride, padding)
+    kh, kw = pair(op.name, "size", size)
+    if not backward:
+        (MAX_POOL_RULE if largest else AVG_POOL_RULE).guard(given, v)
+        image, result = v[0], v[1]
+    else:
         code = MAX_POOL_GRAD if largest else AVG_POOL_GRAD
-    host(out if backward else x, &image)
-    host(grad if backward else out, &result)
-    numbers(size, 1, &kh, &kw)
-    geometry(&image, &result, kh, kw, stride, padding, (1, 1), &g, after)
-    if backward and largest:
-        host(x, &source)
-        agree(&source, &image, True)
-    if g.f != g.c:
-        raise ValueError(f"a verb of the cpu backend was given {g.c} channels to pool into {g.f}")
+        if largest:
+            given[:] = [<Borrowed> grad, <Borrowed> x, <Borrowed> out]
+        else:
+            given[0] = <Borrowed> grad
+        (MAX_POOL_GRAD_RULE if largest else AVG_POOL_GRAD_RULE).guard(given, v)
+        image, result = v[2 if largest else 1], v[0]
+    describe(at, &image, &result, at.places((image.shape[1], image.shape[2]), (kh, kw)), kh, kw, &g, after)
     if image.size == 0 or result.size == 0:
         backend.fill(out, -INFINITY if largest and not backward else 0)
         return 0

@@ -1,5 +1,4 @@
-# What the modules of the CPU backend share: checks that guard the memory, and sizes from which threads pay. NDArray has checked
-# what users give; these checks keep a direct call of a verb from reading or writing elsewhere.
+# What the modules of the CPU backend share: sizes from which threads pay, and checks for which there is no rule.
 
 from needle_ndarray.backend cimport Op
 from needle_ndarray.buffer cimport Buffer
@@ -15,7 +14,6 @@ cdef enum:
 
 cdef enum:
     LARGEST = 0x7fffffff            # of what BLAS takes, and of strides, paddings and dilations
-    TOO_MANY = 0x100000000000       # elements: only a broadcast view has as many, and the size of a row could overflow
 
 
 cdef inline NDArray host(object given, View* view):
@@ -34,21 +32,7 @@ cdef inline int known(Op op, int verb) except -1:
     return 0
 
 
-cdef inline int agree(const View* a, const View* out, bint dtypes) except -1:
-    cdef int i
-    cdef bint same = a.ndim == out.ndim
-    for i in range(a.ndim if same else 0):
-        same = same and a.shape[i] == out.shape[i]
-    if not same or (dtypes and a.dtype != out.dtype):
-        raise ValueError("a verb of the cpu backend was given arrays whose shapes or dtypes differ")
-    return 0
-
-
 cdef inline int done(int status) except -1:
     if status != 0:
         raise MemoryError("no memory for the kernels' staging buffers")
     return 0
-
-
-cdef inline object refuse(str verb):
-    return ValueError(f"{verb}: the cpu backend was given arrays whose shapes or dtypes do not fit")

@@ -1,66 +1,47 @@
-"""Norms, cross-entropy and attention of the CPU backend: checks that guard the memory, threads, and the call of the kernel."""
+"""Norms, cross-entropy and attention of the CPU backend: what guards the memory (rules), threads, and the call of the kernel."""
 
 from needle_ndarray.backend cimport NORM_OP, ROWS_OP, Op
 from needle_ndarray.blas cimport blas, make_room
 from needle_ndarray.cpu_backend.guard cimport (
-    LARGEST, THREADS_FROM_FLOPS, THREADS_FROM_MATH, TOO_MANY, agree, done, host, known, refuse
+    LARGEST, THREADS_FROM_FLOPS, THREADS_FROM_MATH, done, known
 )
 from needle_ndarray.kernels cimport attention as attentions, matmul as products, nn, norm as norms
 from needle_ndarray.kernels.views cimport View
 from needle_ndarray.ndarray cimport NDArray, compact_copy, empty_compact
-from needle_ndarray.optable cimport BATCH_NORM, FLOAT32, INT64, LOGSUMEXP
+from needle_ndarray.optable cimport BATCH_NORM
+from needle_ndarray.rules cimport Borrowed, Rule
 from needle_ndarray.threads cimport threads_for
+
+from needle_ndarray.backend import NORM, ROWS
+from needle_ndarray.rules import RULES
 
 cdef enum:
     THREADS_FROM_ROWS = 32768       # elements of a norm from which a second thread pays
 
 
-cdef int floats(str verb, object given, View* view) except -1:
-    """An array of rows: a float dtype, one axis or more, the last one not empty"""
-    host(given, view)
-    if view.ndim == 0 or view.dtype < FLOAT32 or view.shape[view.ndim - 1] == 0:
-        raise refuse(verb)
-    if view.size > TOO_MANY:
-        raise MemoryError(f"{verb}: {view.size} elements")
-    return 0
+cdef list ROWS_RULES = [RULES[name] for name in ROWS]
+cdef list NORM_RULES = [RULES[name] for name in NORM]
+cdef list NORM_GRAD_RULES = [RULES[name + "_grad"] for name in NORM]
+cdef Rule CROSS_ENTROPY = RULES["cross_entropy"], CROSS_ENTROPY_GRAD = RULES["cross_entropy_grad"]
+cdef Rule ATTENTION = RULES["attention"], ATTENTION_GRAD = RULES["attention_grad"]
 
 
-cdef int like(str verb, object given, const View* x, View* view) except -1:
-    """An array of x's shape and dtype"""
-    host(given, view)
-    return agree(view, x, True)
-
-
-cdef View* column(str verb, object given, const View* x, View* view) except? NULL:
-    """A vector over the last axis of x; NULL for None"""
-    if given is None:
-        return NULL
-    host(given, view)
-    if view.ndim != 1 or view.dtype != x.dtype or view.shape[0] != x.shape[x.ndim - 1]:
-        raise refuse(verb)
-    return view
-
-
-cdef View* required(str verb, object given, const View* x, View* view) except NULL:
-    if given is None:
-        raise refuse(verb)
-    return column(verb, given, x, view)
+cdef inline View* seen(object given, View* view) noexcept:
+    """The view of an array, NULL for None"""
+    return NULL if given is None else view
 
 
 # ---- Softmax and its relatives --------------------------------------------------------------------------
 
 cdef int rows(Op op, object a, object out) except -1:
     known(op, ROWS_OP)
-    cdef View source, target
+    cdef View[2] v
+    cdef Borrowed[2] given = [<Borrowed> a, <Borrowed> out]
     cdef int threads, status, code = op.code
-    host(a, &source)
-    host(out, &target)
-    if source.ndim == 0 or source.dtype < FLOAT32 or source.dtype != target.dtype or source.shape[source.ndim - 1] == 0 \
-            or target.size * (source.shape[source.ndim - 1] if code == LOGSUMEXP else 1) != source.size:
-        raise refuse(op.name)
-    threads = threads_for(source.size, THREADS_FROM_MATH)
+    (<Rule> ROWS_RULES[code]).guard(given, v)
+    threads = threads_for(v[0].size, THREADS_FROM_MATH)
     with nogil:
-        status = nn.softmax_views(code, &source, &target, threads)
+        status = nn.softmax_views(code, &v[0], &v[1], threads)
     return done(status)
 
 
@@ -68,74 +49,60 @@ cdef int rows(Op op, object a, object out) except -1:
 
 cdef int norm(Op op, object x, object weight, object bias, object out, object mean, object var, double eps) except -1:
     known(op, NORM_OP)
-    cdef View source, w, b, target, m_target, v_target
+    cdef View[6] v
+    cdef Borrowed[6] given = [<Borrowed> x, <Borrowed> weight, <Borrowed> bias, <Borrowed> out, <Borrowed> mean, <Borrowed> var]
+    cdef View* scale = seen(weight, &v[1])
+    cdef View* shift = seen(bias, &v[2])
     cdef int threads, status
-    cdef bint batch = op.code == BATCH_NORM
-    floats(op.name, x, &source)
-    like(op.name, out, &source, &target)
-    if batch:
-        required(op.name, mean, &source, &m_target)
-        required(op.name, var, &source, &v_target)
-    cdef View* scale = column(op.name, weight, &source, &w)
-    cdef View* shift = column(op.name, bias, &source, &b)
-    threads = threads_for(source.size, THREADS_FROM_ROWS)
+    (<Rule> NORM_RULES[op.code]).guard(given, v)
+    threads = threads_for(v[0].size, THREADS_FROM_ROWS)
     with nogil:
-        if batch:
-            status = norms.batch_norm_views(&source, scale, shift, eps, &target, &m_target, &v_target, threads)
+        if op.code == BATCH_NORM:
+            status = norms.batch_norm_views(&v[0], scale, shift, eps, &v[3], &v[4], &v[5], threads)
         else:
-            status = norms.layer_norm_views(&source, scale, shift, eps, &target, threads)
+            status = norms.layer_norm_views(&v[0], scale, shift, eps, &v[3], threads)
     return done(status)
 
 
 cdef int norm_grad(Op op, object grad, object x, object weight, object mean, object var, object dx, object dweight, object dbias,
                    double eps) except -1:
     known(op, NORM_OP)
-    cdef View g, source, m, v, w, target, w_target, b_target
+    cdef View[8] v
+    cdef Borrowed[8] given = [<Borrowed> x, <Borrowed> grad, <Borrowed> weight, <Borrowed> dx, <Borrowed> dweight, <Borrowed> dbias,
+                              NULL, NULL]
+    cdef View* scale = seen(weight, &v[2])
     cdef int threads, status
-    cdef bint batch = op.code == BATCH_NORM
-    floats(op.name, x, &source)
-    like(op.name, grad, &source, &g)
-    like(op.name, dx, &source, &target)
-    if batch:
-        required(op.name, mean, &source, &m)
-        required(op.name, var, &source, &v)
-    required(op.name, dweight, &source, &w_target)
-    required(op.name, dbias, &source, &b_target)
-    cdef View* scale = column(op.name, weight, &source, &w)
-    threads = threads_for(source.size, THREADS_FROM_ROWS)
+    if op.code == BATCH_NORM:
+        given[3:] = [<Borrowed> mean, <Borrowed> var, <Borrowed> dx, <Borrowed> dweight, <Borrowed> dbias]
+    (<Rule> NORM_GRAD_RULES[op.code]).guard(given, v)
+    threads = threads_for(v[0].size, THREADS_FROM_ROWS)
     with nogil:
-        if batch:
-            status = norms.batch_norm_grad_views(&g, &source, &m, &v, scale, eps, &target, &w_target, &b_target, threads)
+        if op.code == BATCH_NORM:
+            status = norms.batch_norm_grad_views(&v[1], &v[0], &v[3], &v[4], scale, eps, &v[5], &v[6], &v[7], threads)
         else:
-            status = norms.layer_norm_grad_views(&g, &source, scale, eps, &target, &w_target, &b_target, threads)
+            status = norms.layer_norm_grad_views(&v[1], &v[0], scale, eps, &v[3], &v[4], &v[5], threads)
     return done(status)
 
 
 # ---- Cross-entropy --------------------------------------------------------------------------
 
-cdef int cross_entropy(object grad, object logits, object labels, object out) except -1:
-    """The losses, or their gradient where `grad` is given"""
-    cdef View source, at, g, target, lead
+cdef int cross_entropy(bint backward, object grad, object logits, object labels, object out) except -1:
+    """The losses; backward: the gradient of the logits from that of the losses"""
+    cdef View[4] v
+    cdef Borrowed[4] given = [<Borrowed> logits, <Borrowed> labels, <Borrowed> out, NULL]
+    cdef View* g = NULL
+    cdef View* target = &v[2]
     cdef int threads, status
-    floats("cross_entropy", logits, &source)
-    host(labels, &at)
-    lead = source
-    lead.ndim -= 1
-    agree(&at, &lead, False)
-    if at.dtype != INT64:
-        raise refuse("cross_entropy")
-    if grad is None:
-        host(out, &target)
-        agree(&target, &lead, True)
+    if not backward:
+        CROSS_ENTROPY.guard(given, v)
     else:
-        host(grad, &g)
-        agree(&g, &lead, True)
-        like("cross_entropy", out, &source, &target)
-    threads = threads_for(source.size, THREADS_FROM_MATH)
+        given[2], given[3], g, target = <Borrowed> grad, <Borrowed> out, &v[2], &v[3]
+        CROSS_ENTROPY_GRAD.guard(given, v)
+    threads = threads_for(v[0].size, THREADS_FROM_MATH)
     with nogil:
-        status = nn.cross_entropy_views(NULL if grad is None else &g, &source, &at, &target, threads)
+        status = nn.cross_entropy_views(g, &v[0], &v[1], target, threads)
     if status == -2:
-        raise IndexError(f"cross_entropy: a label is out of range for {source.shape[source.ndim - 1]} classes")
+        raise IndexError(f"cross_entropy: a label is out of range for {v[0].shape[v[0].ndim - 1]} classes")
     return done(status)
 
 
@@ -148,21 +115,6 @@ cdef bint blas_rows(const View* a) noexcept:
         and (rows == 1 or columns <= a.strides[a.ndim - 2] < LARGEST)
 
 
-cdef NDArray matrices(str verb, object given, const View* lead, Py_ssize_t rows, Py_ssize_t columns, View* view,
-                      bint or_bool=False):
-    """An array (..., rows, columns) of lead's leading axes and dtype, or bool where that is allowed; -1 for any number of rows"""
-    cdef NDArray a = host(given, view)
-    cdef int i, n = view.ndim
-    cdef bint fits = n == lead.ndim and (view.dtype == lead.dtype or or_bool and view.dtype == 0)
-    for i in range(n - 2 if fits else 0):
-        fits = fits and view.shape[i] == lead.shape[i]
-    if not fits or (rows >= 0 and view.shape[n - 2] != rows) or (columns >= 0 and view.shape[n - 1] != columns):
-        raise refuse(verb)
-    if view.size > TOO_MANY:
-        raise MemoryError(f"{verb}: {view.size} elements")
-    return a
-
-
 cdef NDArray readable(NDArray a, View* view):
     """The array, or a compact copy where BLAS cannot read its rows"""
     if not blas_rows(view):
@@ -171,29 +123,23 @@ cdef NDArray readable(NDArray a, View* view):
     return a
 
 
-cdef list plan_attention(str verb, object q, object k, object v, object mask, bint causal, double scale, attentions.Attention* job):
-    """The arrays that the job reads, once it fits together; an empty list where the default has to do it"""
-    cdef NDArray queries = host(q, &job.q), keys, values
-    cdef int n = job.q.ndim
-    cdef Py_ssize_t largest
-    if n < 2 or job.q.dtype < FLOAT32:
-        raise refuse(verb)
-    matrices(verb, q, &job.q, -1, -1, &job.q)
-    keys = matrices(verb, k, &job.q, -1, job.q.shape[n - 1], &job.k)
-    values = matrices(verb, v, &job.q, job.k.shape[n - 2], -1, &job.v)
-    job.masked, job.causal, job.scale = mask is not None, causal, scale
+cdef bint start_attention(attentions.Attention* job, const View* v, object mask, bint causal, double scale) noexcept:
+    """The job of q, k, v and mask; False where the default has to do it: no BLAS, or nothing to multiply"""
+    cdef int n = v[0].ndim
+    cdef Py_ssize_t largest = max(max(v[0].shape[n - 2], v[0].shape[n - 1]), max(v[2].shape[n - 2], v[2].shape[n - 1]))
+    job.q, job.k, job.v = v[0], v[1], v[2]
+    job.masked, job.causal, job.scale, job.blas = mask is not None, causal, scale, blas()
     if job.masked:
-        matrices(verb, mask, &job.q, job.q.shape[n - 2], job.k.shape[n - 2], &job.mask, True)
-    job.blas = blas()
-    largest = max(max(job.q.shape[n - 2], job.q.shape[n - 1]), max(job.v.shape[n - 2], job.v.shape[n - 1]))
-    if job.blas.sgemm is NULL or largest > LARGEST or job.q.size == 0 or job.k.size == 0 or job.v.size == 0:
-        return []
-    return [readable(queries, &job.q), readable(keys, &job.k), readable(values, &job.v), mask]
+        job.mask = v[3]
+    return job.blas.sgemm is not NULL and largest <= LARGEST and v[0].size and v[1].size and v[2].size
 
 
-cdef int attention_threads(const attentions.Attention* job) noexcept:
-    cdef int n = job.q.ndim
-    return threads_for(job.q.size * job.k.shape[n - 2], THREADS_FROM_FLOPS)
+cdef int attention_threads(const attentions.Attention* job) except -1:
+    """How many threads pay; OpenBLAS has its buffers by then"""
+    cdef int n = job.q.ndim, threads = threads_for(job.q.size * job.k.shape[n - 2], THREADS_FROM_FLOPS)
+    if products.needs_blas(job.q.shape[n - 2], max(job.q.shape[n - 1], job.v.shape[n - 1]), job.k.shape[n - 2]):
+        make_room(threads)
+    return threads
 
 
 cdef NDArray writable(NDArray a, View* view):
@@ -205,49 +151,42 @@ cdef NDArray writable(NDArray a, View* view):
 
 
 cdef bint attention(object q, object k, object v, object mask, object out, bint causal, double scale) except -1:
-    """False where the default has to do it: no BLAS, or nothing to multiply"""
+    """False where the default has to do it"""
     cdef attentions.Attention job
-    cdef View target
-    cdef int n, threads, status
-    arrays = plan_attention("attention", q, k, v, mask, causal, scale, &job)
-    n = job.q.ndim
-    cdef NDArray result = matrices("attention", out, &job.q, job.q.shape[n - 2], job.v.shape[n - 1], &target)
-    if not arrays:
+    cdef View[5] views
+    cdef Borrowed[5] given = [<Borrowed> q, <Borrowed> k, <Borrowed> v, <Borrowed> mask, <Borrowed> out]
+    cdef View* target = &views[4]
+    cdef int threads, status
+    ATTENTION.guard(given, views)
+    if not start_attention(&job, views, mask, causal, scale):
         return False
-    cdef NDArray room = writable(result, &target)
+    _held = readable(q, &job.q), readable(k, &job.k), readable(v, &job.v)
+    cdef NDArray room = writable(out, target)
     threads = attention_threads(&job)
-    if products.needs_blas(job.q.shape[n - 2], max(job.q.shape[n - 1], job.v.shape[n - 1]), job.k.shape[n - 2]):
-        make_room(threads)
     with nogil:
-        status = attentions.attention_views(&job, &target, threads)
+        status = attentions.attention_views(&job, target, threads)
     done(status)
-    if room is not result:
-        result._backend.copy(room, result)
+    if room is not out:
+        room._backend.copy(room, out)
     return True
 
 
 cdef bint attention_grad(object grad, object q, object k, object v, object mask, object dq, object dk, object dv, bint causal,
                          double scale) except -1:
     cdef attentions.Attention job
-    cdef View g
-    cdef View targets[3]
-    cdef int n, i, threads, status
-    arrays = plan_attention("attention_grad", q, k, v, mask, causal, scale, &job)
-    n = job.q.ndim
-    given = matrices("attention_grad", grad, &job.q, job.q.shape[n - 2], job.v.shape[n - 1], &g)
-    matrices("attention_grad", dq, &job.q, job.q.shape[n - 2], job.q.shape[n - 1], &targets[0])
-    matrices("attention_grad", dk, &job.q, job.k.shape[n - 2], job.k.shape[n - 1], &targets[1])
-    matrices("attention_grad", dv, &job.q, job.v.shape[n - 2], job.v.shape[n - 1], &targets[2])
-    if not arrays:
+    cdef View[8] views
+    cdef Borrowed[8] given = [<Borrowed> q, <Borrowed> k, <Borrowed> v, <Borrowed> mask, <Borrowed> grad,
+                              <Borrowed> dq, <Borrowed> dk, <Borrowed> dv]
+    cdef int i, threads, status
+    ATTENTION_GRAD.guard(given, views)
+    if not start_attention(&job, views, mask, causal, scale):
         return False
+    _held = readable(q, &job.q), readable(k, &job.k), readable(v, &job.v), readable(grad, &views[4])
     results = [dq, dk, dv]
-    rooms = [writable(results[i], &targets[i]) for i in range(3)]
-    arrays.append(readable(given, &g))
+    rooms = [writable(results[i], &views[5 + i]) for i in range(3)]
     threads = attention_threads(&job)
-    if products.needs_blas(job.q.shape[n - 2], max(job.q.shape[n - 1], job.v.shape[n - 1]), job.k.shape[n - 2]):
-        make_room(threads)
     with nogil:
-        status = attentions.attention_grad_views(&job, &g, &targets[0], &targets[1], &targets[2], threads)
+        status = attentions.attention_grad_views(&job, &views[4], &views[5], &views[6], &views[7], threads)
     done(status)
     for result, room in zip(results, rooms):
         if room is not result:

@@ -1,73 +1,69 @@
-"""Recurrent layers of the CPU backend: checks that guard the memory, threads, and the call of the kernel."""
+"""Recurrent layers of the CPU backend: what guards the memory (rules), threads, and the call of the kernel."""
 
 from libc.string cimport memset
 
 from needle_ndarray.backend cimport CELL_OP, SEQUENCE_OP, Op
-from needle_ndarray.cpu_backend.guard cimport THREADS_FROM_FLOPS, THREADS_FROM_MATH, TOO_MANY, done, host, known, refuse
+from needle_ndarray.cpu_backend.guard cimport THREADS_FROM_FLOPS, THREADS_FROM_MATH, done, known
 from needle_ndarray.kernels cimport recurrent as cells
 from needle_ndarray.kernels.views cimport View
 from needle_ndarray.ndarray cimport NDArray, compact_copy, empty_compact
-from needle_ndarray.optable cimport FLOAT32, GRU, GRU_GRAD, LSTM, LSTM_GRAD
+from needle_ndarray.optable cimport GRU, GRU_GRAD, LSTM, LSTM_GRAD
+from needle_ndarray.rules cimport Borrowed, Rule
 from needle_ndarray.threads cimport threads_for
 
+from needle_ndarray.backend import CELL
+from needle_ndarray.rules import RULES
 
-cdef int shaped(str verb, object given, int dtype, tuple shape, View* view) except -1:
-    """An array of that dtype and shape"""
-    cdef int i
-    host(given, view)
-    cdef bint fits = view.dtype == dtype and view.ndim == len(shape)
-    for i in range(view.ndim if fits else 0):
-        fits = fits and view.shape[i] == <Py_ssize_t> shape[i]
-    if not fits:
-        raise refuse(verb)
-    if view.size > TOO_MANY:
-        raise MemoryError(f"{verb}: {view.size} elements")
-    return 0
+
+cdef Rule LSTM_RULE = RULES["lstm"], LSTM_INFERENCE = RULES["lstm_inference"], LSTM_GRAD_RULE = RULES["lstm_grad"]
+cdef Rule GRU_RULE = RULES["gru"], GRU_GRAD_RULE = RULES["gru_grad"], RNN_RULE = RULES["rnn"], RNN_GRAD_RULE = RULES["rnn_grad"]
+cdef dict CELL_RULES = {op.code: RULES[name] for name, op in CELL.items()}
+cdef dict CELL_GRAD_RULES = {op.code: RULES[name + "_grad"] for name, op in CELL.items()}
 
 
 # ---- Cells --------------------------------------------------------------------------
 
 cdef int cell(Op op, object x, object y, object bias, object state, object h_out, object c_out, object gates) except -1:
     known(op, CELL_OP)
+    cdef Borrowed[7] given = [<Borrowed> x, <Borrowed> y, <Borrowed> state, <Borrowed> bias, <Borrowed> h_out, <Borrowed> c_out,
+                              <Borrowed> gates]
     if op.code == LSTM:
-        return cell_rows(op.name, LSTM, (x, y, state, h_out, c_out, gates), (4, 4, 1, 1, 1, 4), 3, state, bias)
-    return cell_rows(op.name, GRU, (x, y, state, h_out, gates), (3, 3, 1, 1, 4), 3, state, bias)
+        return cell_rows(CELL_RULES[LSTM], LSTM, given, 7, 3, 3)
+    given[5] = <Borrowed> gates
+    return cell_rows(CELL_RULES[GRU], GRU, given, 6, 3, 3)
 
 
 cdef int cell_grad(Op op, object dy, object dh, object dc, object gates, object state, object c_out, object dx, object ds,
                    object dstate) except -1:
     known(op, CELL_OP)
+    cdef Borrowed[8] given = [<Borrowed> dy, <Borrowed> dh, <Borrowed> dc, <Borrowed> gates, <Borrowed> state, <Borrowed> c_out,
+                              <Borrowed> ds, <Borrowed> dstate]
     if op.code == LSTM:
-        return cell_rows(op.name, LSTM_GRAD, (dy, dh, dc, gates, state, c_out, ds, dstate), (1, 1, 1, 4, 1, 1, 4, 1), 6, state,
-                         None)
-    return cell_rows(op.name, GRU_GRAD, (dy, dh, state, gates, dx, ds, dstate), (1, 1, 1, 4, 3, 3, 1), 4, state, None)
+        return cell_rows(CELL_GRAD_RULES[LSTM], LSTM_GRAD, given, 8, 6, -1)
+    given[:7] = [<Borrowed> dy, <Borrowed> dh, <Borrowed> state, <Borrowed> gates, <Borrowed> dx, <Borrowed> ds, <Borrowed> dstate]
+    return cell_rows(CELL_GRAD_RULES[GRU], GRU_GRAD, given, 7, 4, -1)
 
 
-cdef int cell_rows(str verb, int kind, tuple arrays, tuple widths, int inputs, object state, object bias) except -1:
-    """A cell over the rows of (B, width n) arrays, the inputs first; `state` (B, n) tells the sizes. The last one may be None"""
+cdef int cell_rows(Rule rule, int kind, Borrowed* given, int count, int inputs, int bias) except -1:
+    """A cell over the rows of (B, gates H) arrays, the inputs first; one of them may be the bias. The last one may be None"""
     cdef cells.CellRows job
     cdef View views[8]
-    cdef View like, column
+    cdef View* state = &views[0 if bias < 0 else 2]
     cdef int k, threads, status
-    host(state, &like)
-    if like.ndim != 2 or like.dtype < FLOAT32 or like.shape[1] > TOO_MANY:
-        raise refuse(verb)
-    job.cell, job.inputs, job.count, job.n, job.bias = kind, inputs, len(arrays), like.shape[1], NULL
-    for k in range(job.count):
-        job.width[k], job.at[k] = widths[k] * job.n, NULL
-        if arrays[k] is None and (k + 1 < job.count or kind > GRU):
-            raise refuse(verb)
-        if arrays[k] is not None:
-            shaped(verb, arrays[k], like.dtype, (like.shape[0], job.width[k]), &views[k])
-            job.at[k] = &views[k]
-    if bias is not None:
-        shaped(verb, bias, like.dtype, (job.width[0],), &column)
-        job.bias = &column
-    if like.size == 0:
+    rule.guard(given, views)
+    job.cell, job.inputs, job.count, job.n, job.bias = kind, inputs, 0, state.shape[1], NULL
+    for k in range(count):
+        if k == bias:
+            job.bias = NULL if <object> given[k] is None else &views[k]
+        else:
+            job.at[job.count] = NULL if <object> given[k] is None else &views[k]
+            job.width[job.count] = 4 * job.n if <object> given[k] is None else views[k].shape[1]
+            job.count += 1
+    if state.size == 0:
         return 0
-    threads = threads_for(4 * like.size, THREADS_FROM_MATH)
+    threads = threads_for(4 * state.size, THREADS_FROM_MATH)
     with nogil:
-        status = cells.cell_rows(&job, like.dtype, like.shape[0], threads)
+        status = cells.cell_rows(&job, state.dtype, state.shape[0], threads)
     return done(status)
 
 
@@ -76,30 +72,22 @@ cdef int cell_rows(str verb, int kind, tuple arrays, tuple widths, int inputs, o
 cdef class Run:
     """A cell over a sequence: the arrays as the kernel wants them, compact, and what has to go back to where it came from"""
 
-    def __cinit__(self, Op op, states, preactivations, weight):
-        """Sizes, by (T or T + 1, B, n) states, (T, B, gates n) preactivations and the weight (n, gates n)"""
+    def __cinit__(self, Op op):
         known(op, SEQUENCE_OP)
-        cdef View like, wide, w
-        cdef int cell = op.code
-        cdef str verb = op.name
-        host(states, &like)
-        host(preactivations, &wide)
-        host(weight, &w)
         memset(&self.job, 0, sizeof(cells.Sequence))
-        self.verb, self.held, self.results = verb, [], []
-        if like.ndim != 3 or wide.ndim != 3 or w.ndim != 2 or like.dtype < FLOAT32 or like.shape[2] > TOO_MANY:
-            raise refuse(verb)
-        self.job.cell, self.job.dtype = cell, like.dtype
-        self.job.time_steps, self.job.batch, self.job.n = wide.shape[0], like.shape[1], like.shape[2]
-        self.job.gate_count = 4 if cell == LSTM else 3 if cell == GRU else 1
+        self.job.cell, self.job.gate_count = op.code, 4 if op.code == LSTM else 3 if op.code == GRU else 1
+        self.held, self.results = [], []
 
-    cdef char* take(self, object given, tuple shape, bint read, bint written, bint wanted=True) except? NULL:
-        """The elements of an array, or of a compact copy; NULL for None, where the cell does without it"""
-        cdef View view
+    cdef int measure(self, const View* preactivations, const View* weight) except -1:
+        self.job.dtype, self.job.n = weight.dtype, weight.shape[0]
+        self.job.time_steps, self.job.batch = preactivations.shape[0], preactivations.shape[1]
+        return 0
+
+    cdef char* take(self, object given, bint read, bint written) except? NULL:
+        """The elements of an array, or of a compact copy; NULL for None"""
         cdef NDArray a, room
-        if given is None and not wanted:
+        if given is None:
             return NULL
-        shaped(self.verb, given, self.job.dtype, shape, &view)
         a = room = <NDArray> given
         if not a._compact:
             room = compact_copy(a) if read else empty_compact(a._backend, a._dtype, a._ndim, a._shape)
@@ -122,29 +110,41 @@ cdef class Run:
 
     cdef int forward(self, x, weight, bias, h, c, gates) except -1:
         cdef cells.Sequence* q = &self.job
-        q.x = self.take(x, (q.time_steps, q.batch, q.gate_count * q.n), True, False)
-        q.weight = self.take(weight, (q.n, q.gate_count * q.n), True, False)
-        q.bias = self.take(bias, (q.gate_count * q.n,), True, False, False)
-        q.h = self.take(h, (q.time_steps + 1, q.batch, q.n), True, True)
+        cdef View views[6]
+        cdef Borrowed[6] given = [<Borrowed> x, <Borrowed> weight, <Borrowed> bias, <Borrowed> h, <Borrowed> c, <Borrowed> gates]
+        if q.cell != LSTM:
+            c, given[4] = None, <Borrowed> gates
         if q.cell == LSTM:
-            q.c = self.take(c, (1 if gates is None else q.time_steps + 1, q.batch, q.n), True, True)
-        if q.gate_count > 1:
-            q.gates = self.take(gates, (q.time_steps, q.batch, 4 * q.n), False, True, False)
+            (LSTM_INFERENCE if gates is None else LSTM_RULE).guard(given, views)
+        elif q.cell == GRU:
+            GRU_RULE.guard(given, views)
+        else:
+            gates = None
+            RNN_RULE.guard(given, views)
+        self.measure(&views[0], &views[1])
+        q.x, q.weight, q.bias = self.take(x, True, False), self.take(weight, True, False), self.take(bias, True, False)
+        q.h, q.c, q.gates = self.take(h, True, True), self.take(c, True, True), self.take(gates, False, True)
         return self.run(False)
 
     cdef int backward(self, dy, weight, h, c, gates, dx, ds, dh, dc) except -1:
         cdef cells.Sequence* q = &self.job
-        q.dy = self.take(dy, (q.time_steps, q.batch, q.n), True, False)
-        q.weight = self.take(weight, (q.n, q.gate_count * q.n), True, False)
-        if q.cell != LSTM:
-            q.h = self.take(h, (q.time_steps + 1, q.batch, q.n), True, False)
-        if q.gate_count > 1:
-            q.gates = self.take(gates, (q.time_steps, q.batch, 4 * q.n), True, False)
-        if q.cell == GRU:
-            q.x = self.take(dx, (q.time_steps, q.batch, q.gate_count * q.n), False, True)
-        q.ds = self.take(ds, (q.time_steps, q.batch, q.gate_count * q.n), False, True)
-        q.dh = self.take(dh, (q.batch, q.n), True, True)
+        cdef View views[8]
+        cdef Borrowed[8] given = [<Borrowed> gates, <Borrowed> dy, <Borrowed> weight, <Borrowed> c, <Borrowed> ds, <Borrowed> dh,
+                                  <Borrowed> dc, NULL]
         if q.cell == LSTM:
-            q.c = self.take(c, (q.time_steps + 1, q.batch, q.n), True, False)
-            q.dc = self.take(dc, (q.batch, q.n), True, True)
+            h = dx = None
+            LSTM_GRAD_RULE.guard(given, views)
+        elif q.cell == GRU:
+            c = dc = None
+            given[3:7] = [<Borrowed> h, <Borrowed> dx, <Borrowed> ds, <Borrowed> dh]
+            GRU_GRAD_RULE.guard(given, views)
+        else:
+            c = dc = dx = gates = None
+            given[2:6] = [<Borrowed> weight, <Borrowed> h, <Borrowed> ds, <Borrowed> dh]
+            RNN_GRAD_RULE.guard(&given[1], &views[1])
+        self.measure(&views[1], &views[2])
+        q.dy, q.weight, q.gates = self.take(dy, True, False), self.take(weight, True, False), self.take(gates, True, False)
+        q.h, q.c = self.take(h, True, False), self.take(c, True, False)
+        q.x, q.ds = self.take(dx, False, True), self.take(ds, False, True)
+        q.dh, q.dc = self.take(dh, True, True), self.take(dc, True, True)
         return self.run(True)

@@ -13,6 +13,19 @@ from needle_ndarray.backend import BINARY, UNARY
 from needle_ndarray.dtypes import DTYPES
 
 
+cdef extern from "<math.h>" nogil:
+    bint c_signbit "signbit"(double)
+    double c_atan2 "atan2"(double, double)
+    float c_atan2f "atan2f"(float, float)
+    double c_hypot "hypot"(double, double)
+    float c_hypotf "hypotf"(float, float)
+    double c_copysign "copysign"(double, double)
+    float c_copysignf "copysignf"(float, float)
+    double c_nextafter "nextafter"(double, double)
+    float c_nextafterf "nextafterf"(float, float)
+    double c_exp "exp"(double)
+    double c_log1p "log1p"(double)
+
 cdef extern from *:     # Loops are inlined however long they are: a step that is a constant is what makes vectors of them.
     """
     #undef CYTHON_INLINE
@@ -56,6 +69,24 @@ cdef inline I integer_power(I a, I b) noexcept nogil:
         b >>= 1
         a *= a
     return power
+
+
+cdef inline I shifted_left(I a, I b) noexcept nogil:
+    """a 2^b by its bits; 0 where b is negative or no bit is left"""
+    return <I> (<unsigned long long> a << b) if 0 <= b < <I> (8 * sizeof(I)) else <I> 0
+
+
+cdef inline I shifted_right(I a, I b) noexcept nogil:
+    """floor(a / 2^b); what is left of the sign where b is negative or beyond all bits"""
+    return a >> b if 0 <= b < <I> (8 * sizeof(I)) else <I> (-1 if a < 0 else 0)
+
+
+cdef inline double logaddexp_of(double a, double b) noexcept nogil:
+    """ln(e^a + e^b) by the larger of the two"""
+    cdef double high = a if a >= b else b, low = b if a >= b else a
+    if a != a or b != b:
+        return a + b
+    return high + c_log1p(c_exp(low - high)) if high - low == high - low else high      # both infinite: their difference is NaN
 
 
 # ---- One chunk --------------------------------------------------------------------------
@@ -132,6 +163,9 @@ cdef int predicate_loop(int op, const T* a, boolean* out, Py_ssize_t n) noexcept
     elif op == ISFINITE:
         for i in range(n):
             out[i] = a[i] - a[i] == 0
+    elif op == SIGNBIT:
+        for i in range(n):
+            out[i] = c_signbit(<double> a[i]) != 0
     else:
         return NO_LOOP
     return 0
@@ -181,7 +215,7 @@ cdef inline int binary_loop(int op, const T* a, const T* b, T* out, Py_ssize_t n
             for i in range(n):
                 out[i] = powf(a[p * i], b[q * i]) if T is float else pow(a[p * i], b[q * i])
         else:
-            return grad_chunk(op, a, b, out, n, p, q)
+            return float_loop(op, a, b, out, n, p, q)
     else:
         if op == FLOOR_DIVIDE:
             for i in range(n):
@@ -211,8 +245,37 @@ cdef inline int binary_loop(int op, const T* a, const T* b, T* out, Py_ssize_t n
         elif op == BITWISE_XOR:
             for i in range(n):
                 out[i] = a[p * i] ^ b[q * i]
+        elif T is not boolean and op == LEFT_SHIFT:
+            for i in range(n):
+                out[i] = shifted_left(a[p * i], b[q * i])
+        elif T is not boolean and op == RIGHT_SHIFT:
+            for i in range(n):
+                out[i] = shifted_right(a[p * i], b[q * i])
         else:
             return NO_LOOP
+    return 0
+
+
+cdef int float_loop(int op, const F* a, const F* b, F* out, Py_ssize_t n, Py_ssize_t p, Py_ssize_t q) noexcept nogil:
+    """out = op(a, b) for functions of two numbers, called an element at a time, and gradients of activations. Steps as above"""
+    cdef Py_ssize_t i
+    if op == ATAN2:
+        for i in range(n):
+            out[i] = c_atan2f(a[p * i], b[q * i]) if F is float else c_atan2(a[p * i], b[q * i])
+    elif op == HYPOT:
+        for i in range(n):
+            out[i] = c_hypotf(a[p * i], b[q * i]) if F is float else c_hypot(a[p * i], b[q * i])
+    elif op == LOGADDEXP:
+        for i in range(n):
+            out[i] = <F> logaddexp_of(a[p * i], b[q * i])
+    elif op == COPYSIGN:
+        for i in range(n):
+            out[i] = c_copysignf(a[p * i], b[q * i]) if F is float else c_copysign(a[p * i], b[q * i])
+    elif op == NEXTAFTER:
+        for i in range(n):
+            out[i] = c_nextafterf(a[p * i], b[q * i]) if F is float else c_nextafter(a[p * i], b[q * i])
+    else:
+        return grad_chunk(op, a, b, out, n, p, q)
     return 0
 
 

@@ -59,8 +59,9 @@ NEEDLE_INLINE vec FN(power_of_2)(mask k)
     return (vec) ((k << FN(format).mantissa) + (mask) (zero + 1));
 }
 
-/* e^x for x <= 0, tiny results too: those need an instruction of their own, or 2^k in two halves */
-NEEDLE_INLINE vec FN(exp)(vec x)
+/* e^x for x <= 0 whose result may be no normal number: that needs an instruction of its own, or 2^k in two halves, and most
+ * processors stop for some hundred cycles where a result is subnormal */
+static __attribute__((noinline)) vec FN(exp_subnormal)(vec x)
 {
     vec zero = {0}, e;
     mask k;
@@ -72,13 +73,23 @@ NEEDLE_INLINE vec FN(exp)(vec x)
 #endif
 }
 
-/* the same with 0 in place of results that are not normal numbers: for sums, in two thirds of the time */
+/* the same with 0 in place of results that are not normal numbers: for sums. Below them, no arithmetic comes near subnormal ones. */
 NEEDLE_INLINE vec FN(exp_normal)(vec x)
 {
     mask k;
-    vec r = FN(reduce)(x, &k);
+    vec zero = {0}, r = FN(reduce)(FN(larger)(zero + (T) FN(format).normal, x), &k);
     r = (FN(series)(r) + 1) * FN(power_of_2)(k);
     return (vec) (~(x < (T) FN(format).normal) & (mask) r);
+}
+
+/* e^x for x <= 0, subnormal results too. A masked element is far below them: 0 without any arithmetic on subnormals, which would
+ * take ten times as long. */
+NEEDLE_INLINE vec FN(exp)(vec x)
+{
+    const needle_format f = FN(format);
+    if (FN(any)((x < (T) f.normal) & (x > (T) f.lowest)))
+        return FN(exp_subnormal)(x);
+    return FN(exp_normal)(x);
 }
 
 /* e^x - 1 for 0 <= x < 80, accurate near 0 */

@@ -6,6 +6,7 @@
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
+from needle_ndarray.kernels.memoryviews cimport positions, strided_rows
 from needle_ndarray.kernels.strided cimport coalesce, contiguous, gather, scatter
 from needle_ndarray.kernels.views cimport CHUNK, FLOAT32, FLOAT64, INT32, INT64, T, UINT8, View, boolean, int64, uint8
 from needle_ndarray.threads cimport share
@@ -124,41 +125,45 @@ cdef int put_views(View* a, const int64* index, View* values) noexcept nogil:
     return 0
 
 
-cdef int add_panel(const View* a, const int64* index, const View* values, Py_ssize_t first, Py_ssize_t columns,
-                   T like) noexcept nogil:
-    """a[index[i], first:first+columns] += values[i, ...], rows contiguous"""
+cdef struct Added:
+    View* a
+    const int64* index
+    View* values
+    View target, source             # one row of each
+    bint flat                       # rows are contiguous in both
+    int outside                     # a benign race: every writer stores 1
+
+
+cdef int add_columns(T[:, ::1] a, const int64[::1] index, const T[:, ::1] values, Py_ssize_t first, Py_ssize_t last) noexcept nogil:
+    """a[index[i], first:last] += values[i, first:last], for one i after the other"""
     cdef Py_ssize_t i, j, at
-    cdef T* out
-    cdef const T* row
-    for i in range(values.shape[0]):
-        at = place(index, i, a.shape[0])
+    for i in range(index.shape[0]):
+        at = place(&index[0], i, a.shape[0])
         if at < 0:
             return OUTSIDE
-        out = <T*> a.data + at * a.strides[0] + first
-        row = <const T*> values.data + i * values.strides[0] + first
-        for j in range(columns):
+        for j in range(first, last):
             if T is boolean:
-                out[j] |= row[j]
+                a[at, j] |= values[i, j]
             else:
-                out[j] += row[j]
+                a[at, j] += values[i, j]
     return 0
 
 
-cdef int add_rows(View* a, const int64* index, View* values, View* target, View* source, T like) noexcept nogil:
-    """a[index[i], ...] += values[i, ...], rows strided"""
+cdef int add_rows(const Added* job, T like) noexcept nogil:
+    """a[index[i], ...] += values[i, ...], rows strided: a chunk of a row at a time"""
     cdef T total[CHUNK]
     cdef T staged[CHUNK]
-    cdef View here = target[0], there = source[0]
+    cdef View here = job.target, there = job.source
     cdef Py_ssize_t i, j, at, start, n
-    for i in range(values.shape[0]):
-        at = place(index, i, a.shape[0])
+    for i in range(job.values.shape[0]):
+        at = place(job.index, i, job.a.shape[0])
         if at < 0:
             return OUTSIDE
-        here.data = target.data + at * a.strides[0] * <Py_ssize_t> sizeof(T)
-        there.data = source.data + i * values.strides[0] * <Py_ssize_t> sizeof(T)
+        here.data = job.target.data + at * job.a.strides[0] * <Py_ssize_t> sizeof(T)
+        there.data = job.source.data + i * job.values.strides[0] * <Py_ssize_t> sizeof(T)
         start = 0
-        while start < source.size:
-            n = min(<Py_ssize_t> CHUNK, source.size - start)
+        while start < there.size:
+            n = min(<Py_ssize_t> CHUNK, there.size - start)
             gather(&here, start, n, <char*> total)
             gather(&there, start, n, <char*> staged)
             for j in range(n):
@@ -171,63 +176,43 @@ cdef int add_rows(View* a, const int64* index, View* values, View* target, View*
     return 0
 
 
-cdef int add_strided(View* a, const int64* index, View* values, View* target, View* source) noexcept nogil:
-    if a.dtype == FLOAT32:
-        return add_rows(a, index, values, target, source, <float> 0)
-    elif a.dtype == FLOAT64:
-        return add_rows(a, index, values, target, source, <double> 0)
-    elif a.dtype == INT32:
-        return add_rows(a, index, values, target, source, <int> 0)
-    elif a.dtype == INT64:
-        return add_rows(a, index, values, target, source, <int64> 0)
-    elif a.dtype == UINT8:
-        return add_rows(a, index, values, target, source, <uint8> 0)
-    else:
-        return add_rows(a, index, values, target, source, <boolean> 0)
-
-
-cdef struct Added:                  # rows contiguous
-    View* a
-    const int64* index
-    View* values
-    Py_ssize_t columns
-    int outside                     # a benign race: every writer stores 1
-
-
-cdef int panel(const Added* job, Py_ssize_t first, Py_ssize_t columns) noexcept nogil:
-    if job.a.dtype == FLOAT32:
-        return add_panel(job.a, job.index, job.values, first, columns, <float> 0)
-    elif job.a.dtype == FLOAT64:
-        return add_panel(job.a, job.index, job.values, first, columns, <double> 0)
-    elif job.a.dtype == INT32:
-        return add_panel(job.a, job.index, job.values, first, columns, <int> 0)
-    elif job.a.dtype == INT64:
-        return add_panel(job.a, job.index, job.values, first, columns, <int64> 0)
-    elif job.a.dtype == UINT8:
-        return add_panel(job.a, job.index, job.values, first, columns, <uint8> 0)
-    else:
-        return add_panel(job.a, job.index, job.values, first, columns, <boolean> 0)
+cdef int add_panel(const Added* job, Py_ssize_t first, Py_ssize_t last, T like) noexcept nogil:
+    cdef Py_ssize_t n = job.values.shape[0], columns = job.source.size
+    if not job.flat:
+        return add_rows(job, like)
+    return add_columns(strided_rows(<T*> job.target.data, job.a.shape[0], columns, job.a.strides[0]), positions(job.index, n),
+                       strided_rows(<T*> job.source.data, n, columns, job.values.strides[0]), first, last)
 
 
 cdef void one_panel(const void* given, Py_ssize_t p, int thread) noexcept nogil:
     cdef Added* job = <Added*> given
-    cdef Py_ssize_t first = p * PANEL
-    if panel(job, first, min(<Py_ssize_t> PANEL, job.columns - first)):
+    cdef Py_ssize_t first = p * PANEL, last = min(first + PANEL, job.source.size)
+    cdef int dtype = job.a.dtype, status
+    if dtype == FLOAT32:
+        status = add_panel(job, first, last, <float> 0)
+    elif dtype == FLOAT64:
+        status = add_panel(job, first, last, <double> 0)
+    elif dtype == INT32:
+        status = add_panel(job, first, last, <int> 0)
+    elif dtype == INT64:
+        status = add_panel(job, first, last, <int64> 0)
+    elif dtype == UINT8:
+        status = add_panel(job, first, last, <uint8> 0)
+    else:
+        status = add_panel(job, first, last, <boolean> 0)
+    if status:
         job.outside = 1
 
 
 cdef int scatter_add_views(View* a, const int64* index, View* values, int threads) noexcept nogil:
     """a[index[i], ...] += values[i, ...], in order: threads take columns, so every sum is made by one of them; OUTSIDE or 0"""
-    cdef View source, target
     cdef View* views[2]
     cdef Added job
-    row_of(values, &source)
-    row_of(a, &target)
-    views[0], views[1] = &source, &target
+    job.a, job.index, job.values, job.outside = a, index, values, 0
+    row_of(values, &job.source)
+    row_of(a, &job.target)
+    views[0], views[1] = &job.source, &job.target
     coalesce(views, 2)
-    if not (contiguous(&source) and contiguous(&target)):
-        return add_strided(a, index, values, &target, &source)
-    a.data, values.data = target.data, source.data
-    job.a, job.index, job.values, job.columns, job.outside = a, index, values, source.size, 0
-    share(one_panel, &job, (job.columns + PANEL - 1) // PANEL, threads)
+    job.flat = contiguous(&job.source) and contiguous(&job.target)
+    share(one_panel, &job, (job.source.size + PANEL - 1) // PANEL if job.flat else 1, threads)
     return OUTSIDE if job.outside else 0

@@ -18,29 +18,29 @@ typedef struct {
     vec part[PARTS];
 } lane_block;
 
+/* how many elements of `left` a part has */
+NEEDLE_INLINE ptrdiff_t FN(in_part)(int p, ptrdiff_t left)
+{
+    ptrdiff_t n = left - p * LANES;
+    return n < 0 ? 0 : n < LANES ? n : LANES;
+}
+
 /* the next elements, and `fill` where the row has no more */
 NEEDLE_INLINE lane_block FN(load_block)(const T *x, ptrdiff_t left, T fill)
 {
     lane_block v;
-    T line[NEEDLE_BLOCK];
-    if (left >= NEEDLE_BLOCK) {
-        for (int p = 0; p < PARTS; p++)
-            v.part[p] = FN(load)(x + p * LANES);
-        return v;
-    }
-    for (int k = 0; k < NEEDLE_BLOCK; k++)
-        line[k] = k < left ? x[k] : fill;
-    memcpy(&v, line, sizeof v);
+    for (int p = 0; p < PARTS; p++)
+        v.part[p] = left >= NEEDLE_BLOCK ? FN(load)(x + p * LANES) : FN(load_some)(x + p * LANES, FN(in_part)(p, left), fill);
     return v;
 }
 
 NEEDLE_INLINE void FN(store_block)(lane_block v, T *out, ptrdiff_t left)
 {
-    if (left >= NEEDLE_BLOCK)
-        for (int p = 0; p < PARTS; p++)
+    for (int p = 0; p < PARTS; p++)
+        if (left >= NEEDLE_BLOCK)
             FN(store)(v.part[p], out + p * LANES);
-    else
-        memcpy(out, &v, left * sizeof(T));
+        else
+            FN(store_some)(v.part[p], out + p * LANES, FN(in_part)(p, left));
 }
 
 /* the sum of all lanes */

@@ -23,6 +23,7 @@ cdef enum:
     WIDE = 32               # partial maxima: too many to be unrolled, which is what makes a vector loop of them
     STREAMS = 16384         # floats from which a run is read at four places: each is pages long, as prefetching needs it
     SPAN = 65536            # elements of one partial result
+    NARROW = 16             # elements of a row up to which many rows are folded side by side, at a third of the time
     PAIRWISE = 512          # doubles added up without halving: 32 to a lane
 
 cdef int64 LARGEST = 0x7fffffffffffffff
@@ -59,7 +60,7 @@ cdef T extreme(int op, const T* a, Py_ssize_t n) noexcept nogil:
     cdef T best[WIDE]
     cdef int nan[WIDE]
     cdef int found = 0
-    cdef Py_ssize_t i, k
+    cdef Py_ssize_t i, k, half
     for k in range(WIDE):
         best[k], nan[k] = a[k], 0
     for i in range(n // WIDE):          # NaNs are noted on the side: the comparison alone is one instruction
@@ -73,12 +74,35 @@ cdef T extreme(int op, const T* a, Py_ssize_t n) noexcept nogil:
                 nan[k] |= a[WIDE * i + k] != a[WIDE * i + k]
     for k in range(WIDE):
         found |= nan[k]
-        if (best[k] > best[0]) if op == MAX else (best[k] < best[0]):
-            best[0] = best[k]
+    half = WIDE // 2
+    while half > 0:
+        for k in range(half):
+            if op == MAX:
+                best[k] = best[half + k] if best[half + k] > best[k] else best[k]
+            else:
+                best[k] = best[half + k] if best[half + k] < best[k] else best[k]
+        half //= 2
     for i in range(n if found else 0):
         if a[i] != a[i]:
             return a[i]
     return best[0]
+
+
+cdef T extreme_of_few(int op, const T* a, Py_ssize_t n) noexcept nogil:
+    """Largest (smallest) of 1 to WIDE elements; NaN if one is"""
+    cdef T best = a[0]
+    cdef int found = a[0] != a[0]
+    cdef Py_ssize_t i
+    for i in range(1, n):
+        found |= a[i] != a[i]
+        if op == MAX:
+            best = a[i] if a[i] > best else best
+        else:
+            best = a[i] if a[i] < best else best
+    for i in range(n if found else 0):
+        if a[i] != a[i]:
+            return a[i]
+    return best
 
 
 cdef inline A four(const T* a, Py_ssize_t step, A like) noexcept nogil:
@@ -89,36 +113,57 @@ cdef inline A four(const T* a, Py_ssize_t step, A like) noexcept nogil:
         return (<A> a[0] + <A> a[step]) + (<A> a[2 * step] + <A> a[3 * step])
 
 
+cdef A fold_extreme(int op, const T* a, Py_ssize_t n, A acc) noexcept nogil:
+    """The largest (smallest) of acc, a[0], a[1], ...; NaN if one is"""
+    cdef Py_ssize_t whole = n - n % WIDE
+    if n < WIDE:
+        return combine(op, acc, <A> extreme_of_few(op, a, n)) if n > 0 else acc
+    acc = combine(op, acc, <A> extreme(op, a, whole))
+    return acc if whole == n else combine(op, acc, <A> extreme(op, a + n - WIDE, WIDE))      # some of them twice
+
+
+cdef A fold_sum(const T* a, Py_ssize_t n, A acc) noexcept nogil:
+    """acc + a[0] + a[1] + ...; sizes of the loops over lanes are constants: what a short row takes is mostly these"""
+    cdef A lane[LANES]
+    cdef Py_ssize_t i, k, part, distance, step
+    for k in range(LANES):
+        lane[k] = 0
+    if T is float:                      # of a long run from four places at once: memory answers sooner
+        part = n // (4 * LANES) * LANES
+        distance = part if n >= STREAMS else <Py_ssize_t> LANES
+        step = LANES if n >= STREAMS else 4 * LANES
+        for i in range(part // LANES):
+            for k in range(LANES):
+                lane[k] += four(a + i * step + k, distance, acc)
+        a += 4 * part
+        n -= 4 * part
+    for i in range(n // LANES):
+        for k in range(LANES):
+            lane[k] += <A> a[LANES * i + k]
+    a += n // LANES * LANES
+    for k in range(n % LANES):
+        lane[k] += <A> a[k]
+    for k in range(8):
+        lane[k] += lane[8 + k]
+    for k in range(4):
+        lane[k] += lane[4 + k]
+    return acc + ((lane[0] + lane[2]) + (lane[1] + lane[3]))
+
+
 cdef A fold(int op, const T* a, Py_ssize_t n, A acc) noexcept nogil:
     """op(acc, a[0], a[1], ...)"""
     cdef A lane[LANES]
-    cdef Py_ssize_t i, k, part, distance, step, whole = n - n % LANES
+    cdef Py_ssize_t i, k, whole = n - n % LANES
+    if op == SUM:
+        return fold_sum(a, n, acc)
+    if op == MAX or op == MIN:
+        return fold_extreme(op, a, n, acc)
     for k in range(LANES):
         lane[k] = identity(op, acc)
-    if op == SUM:
-        if T is float:                  # of a long run from four places at once: memory answers sooner
-            part = whole // (4 * LANES) * LANES
-            distance = part if n >= STREAMS else <Py_ssize_t> LANES
-            step = LANES if n >= STREAMS else 4 * LANES
-            for i in range(part // LANES):
-                for k in range(LANES):
-                    lane[k] += four(a + i * step + k, distance, acc)
-            a += 4 * part
-            n -= 4 * part
-            whole = n - n % LANES
-        for i in range(whole // LANES):
-            for k in range(LANES):
-                lane[k] += <A> a[LANES * i + k]
-    elif op == PROD:
+    if op == PROD:
         for i in range(whole // LANES):
             for k in range(LANES):
                 lane[k] *= <A> a[LANES * i + k]
-    elif op == MAX or op == MIN:
-        whole = n - n % WIDE
-        if whole > 0:
-            lane[0] = <A> extreme(op, a, whole)
-        if whole == n:
-            return combine(op, acc, lane[0])
     elif op == ANY:
         for i in range(whole // LANES):
             for k in range(LANES):
@@ -206,7 +251,7 @@ cdef struct Job:
     int op
     View outer                      # the kept axes
     View inner                      # the reduced axes
-    bint vertical                   # the last kept axis is the densest: fold rows, not runs
+    bint vertical                   # the last kept axis is the densest, or rows are short: fold rows, not runs
     bint direct                     # runs along the last axis are contiguous and long: no staging
     Py_ssize_t span                 # reduced elements of one partial result
     Py_ssize_t spans
@@ -383,6 +428,8 @@ cdef int reduce_views(int op, View* a, int kept, View* out, int threads) noexcep
         job.outer.ndim > 0 and inner.ndim > 0
         and (magnitude(job.outer.strides[job.outer.ndim - 1]) < inner.strides[inner.ndim - 1] or inner.strides[inner.ndim - 1] == 0)
         and job.outer.shape[job.outer.ndim - 1] >= 4)
+    if inner.ndim > 0 and inner.size <= NARROW and job.outer.ndim > 0 and job.outer.shape[job.outer.ndim - 1] >= LANES:
+        job.vertical = True
     job.direct = inner.ndim > 0 and inner.strides[inner.ndim - 1] == 1 and inner.shape[inner.ndim - 1] >= 64
     if job.vertical:
         job.group = min(job.outer.shape[job.outer.ndim - 1], <Py_ssize_t> CHUNK)

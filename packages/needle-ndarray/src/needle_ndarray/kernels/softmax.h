@@ -33,8 +33,9 @@ static T FN(largest)(const T *x, ptrdiff_t n)
     if (j < n)
         FN(keep_largest)(x + j, n - j, &best);
     memcpy(line, &best, sizeof line);
-    for (int k = 1; k < NEEDLE_BLOCK; k++)
-        line[0] = line[k] > line[0] ? line[k] : line[0];
+    for (int half = NEEDLE_BLOCK / 2; half > 0; half /= 2) /* halves: one element after the other takes three times as long */
+        for (int k = 0; k < half; k++)
+            line[k] = line[half + k] > line[k] ? line[half + k] : line[k];
     return line[0];
 }
 

@@ -122,10 +122,10 @@ cdef Py_ssize_t offset_of(const View* a, Py_ssize_t flat) noexcept nogil:
     """Elements from the view's first to its flat-th, in row-major order."""
     cdef Py_ssize_t offset = 0
     cdef int i
-    for i in range(a.ndim - 1, -1, -1):
+    for i in range(a.ndim - 1, 0, -1):
         offset += flat % a.shape[i] * a.strides[i]
         flat //= a.shape[i]
-    return offset
+    return offset + flat * a.strides[0] if a.ndim > 0 else offset       # no division along one axis: it is called for each row
 
 
 # ---- Runs --------------------------------------------------------------------------

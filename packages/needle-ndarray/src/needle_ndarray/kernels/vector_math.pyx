@@ -4,7 +4,8 @@ from libc.string cimport memcpy
 
 from needle_ndarray.kernels.views cimport F, NO_LOOP
 from needle_ndarray.optable cimport (
-    COS, ERF, EXP, EXPM1, GELU, GELU_GRAD, LOG, LOG1P, SIGMOID, SILU, SILU_GRAD, SIN, TANH
+    ACOS, ACOSH, ASIN, ASINH, ATAN, ATANH, COS, COSH, ERF, EXP, EXPM1, GELU, GELU_GRAD, LOG, LOG10, LOG1P, LOG2, SIGMOID, SILU,
+    SILU_GRAD, SIN, SINH, TAN, TANH
 )
 
 cdef extern from "vecmath.h" nogil:
@@ -23,6 +24,28 @@ cdef extern from "vecmath.h" nogil:
     float c_cosf "cosf"(float)
     double c_erf "erf"(double)
     float c_erff "erff"(float)
+    double c_log2 "log2"(double)
+    float c_log2f "log2f"(float)
+    double c_log10 "log10"(double)
+    float c_log10f "log10f"(float)
+    double c_tan "tan"(double)
+    float c_tanf "tanf"(float)
+    double c_asin "asin"(double)
+    float c_asinf "asinf"(float)
+    double c_acos "acos"(double)
+    float c_acosf "acosf"(float)
+    double c_atan "atan"(double)
+    float c_atanf "atanf"(float)
+    double c_sinh "sinh"(double)
+    float c_sinhf "sinhf"(float)
+    double c_cosh "cosh"(double)
+    float c_coshf "coshf"(float)
+    double c_asinh "asinh"(double)
+    float c_asinhf "asinhf"(float)
+    double c_acosh "acosh"(double)
+    float c_acoshf "acoshf"(float)
+    double c_atanh "atanh"(double)
+    float c_atanhf "atanhf"(float)
 
 cdef extern from "activations.h" nogil:
     void sigmoid_float "needle_sigmoid_float"(const float* x, float* out, Py_ssize_t n)
@@ -92,6 +115,47 @@ cdef int math_loop(int op, const F* a, F* out, Py_ssize_t n) noexcept nogil:
             silu_float(a, out, n)
         else:
             silu_double(a, out, n)
+    else:
+        return scalar_loop(op, a, out, n)
+    return 0
+
+
+cdef int scalar_loop(int op, const F* a, F* out, Py_ssize_t n) noexcept nogil:
+    """out = op(a), for functions called an element at a time; NO_LOOP for any other op"""
+    cdef Py_ssize_t i
+    if op == LOG2:
+        for i in range(n):
+            out[i] = c_log2f(a[i]) if F is float else c_log2(a[i])
+    elif op == LOG10:
+        for i in range(n):
+            out[i] = c_log10f(a[i]) if F is float else c_log10(a[i])
+    elif op == TAN:
+        for i in range(n):
+            out[i] = c_tanf(a[i]) if F is float else c_tan(a[i])
+    elif op == ASIN:
+        for i in range(n):
+            out[i] = c_asinf(a[i]) if F is float else c_asin(a[i])
+    elif op == ACOS:
+        for i in range(n):
+            out[i] = c_acosf(a[i]) if F is float else c_acos(a[i])
+    elif op == ATAN:
+        for i in range(n):
+            out[i] = c_atanf(a[i]) if F is float else c_atan(a[i])
+    elif op == SINH:
+        for i in range(n):
+            out[i] = c_sinhf(a[i]) if F is float else c_sinh(a[i])
+    elif op == COSH:
+        for i in range(n):
+            out[i] = c_coshf(a[i]) if F is float else c_cosh(a[i])
+    elif op == ASINH:
+        for i in range(n):
+            out[i] = c_asinhf(a[i]) if F is float else c_asinh(a[i])
+    elif op == ACOSH:
+        for i in range(n):
+            out[i] = c_acoshf(a[i]) if F is float else c_acosh(a[i])
+    elif op == ATANH:
+        for i in range(n):
+            out[i] = c_atanhf(a[i]) if F is float else c_atanh(a[i])
     else:
         return NO_LOOP
     return 0

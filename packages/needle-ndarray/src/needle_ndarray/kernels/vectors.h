@@ -54,6 +54,21 @@ typedef T unaligned __attribute__((vector_size(NEEDLE_VECTOR), aligned(sizeof(T)
 /* a where the bits of `which` are set, else b */
 NEEDLE_INLINE vec FN(where)(mask which, vec a, vec b) { return (vec) ((which & (mask) a) | (~which & (mask) b)); }
 
+/* whether a bit of any lane is set */
+NEEDLE_INLINE int FN(any)(mask which)
+{
+#if defined(__AVX512F__)
+    return _mm512_test_epi64_mask((__m512i) which, (__m512i) which) != 0;
+#elif defined(__AVX2__)
+    return !_mm256_testz_si256((__m256i) which, (__m256i) which);
+#else
+    INTEGER found = 0;
+    for (int i = 0; i < LANES; i++)
+        found |= which[i];
+    return found != 0;
+#endif
+}
+
 /* fma(a, b, c) = a b + c, with one rounding where the processor has it: the build forbids contraction elsewhere, so it is asked
  * for by name. larger, smaller: the second counts where one is NaN. */
 #ifdef NEEDLE_X86
@@ -85,5 +100,26 @@ NEEDLE_INLINE void FN(zip)(vec a, vec b, vec *low, vec *high)
 
 NEEDLE_INLINE vec FN(load)(const T *x) { return *(const unaligned *) x; }
 NEEDLE_INLINE void FN(store)(vec v, T *out) { *(unaligned *) out = v; }
+
+/* the first n elements, as many as there are lanes or fewer, and `fill` in the other lanes */
+NEEDLE_INLINE vec FN(load_some)(const T *x, ptrdiff_t n, T fill)
+{
+#if defined(__AVX512F__)
+    return X86(mask_loadu)((vec) {0} + fill, (1u << n) - 1, x);
+#else
+    vec v = (vec) {0} + fill;
+    memcpy(&v, x, n * sizeof(T));
+    return v;
+#endif
+}
+
+NEEDLE_INLINE void FN(store_some)(vec v, T *out, ptrdiff_t n)
+{
+#if defined(__AVX512F__)
+    X86(mask_storeu)(out, (1u << n) - 1, v);
+#else
+    memcpy(out, &v, n * sizeof(T));
+#endif
+}
 
 #endif

@@ -27,6 +27,7 @@ for _module in (
     "randomness",
     "recurrent",
     "reductions",
+    "rules",
     "tables",
 ):
     pytest.register_assert_rewrite(f"{__name__}.{_module}")
@@ -41,6 +42,7 @@ from needle_ndarray.testing.products import FusedSuite, ProductSuite  # noqa: E4
 from needle_ndarray.testing.randomness import RandomSuite  # noqa: E402
 from needle_ndarray.testing.recurrent import RecurrentSuite  # noqa: E402
 from needle_ndarray.testing.reductions import ReductionSuite  # noqa: E402
+from needle_ndarray.testing.rules import RuleSuite  # noqa: E402
 from needle_ndarray.testing.tables import each  # noqa: E402
 
 
@@ -56,6 +58,7 @@ class ContractSuite(
     RecurrentSuite,
     OptimizerSuite,
     RandomSuite,
+    RuleSuite,
 ):
     """All of the contract. Subclass it as `Test...` with a `device`."""
 

@@ -49,6 +49,19 @@ MATH: dict[str, Any] = {
     "sigmoid": _sigmoid,
     "erf": _erf,
     "power": np.power,
+    "log2": np.log2,
+    "log10": np.log10,
+    "tan": np.tan,
+    "asin": np.asin,
+    "acos": np.acos,
+    "atan": np.atan,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "asinh": np.asinh,
+    "acosh": np.acosh,
+    "atanh": np.atanh,
+    "atan2": np.atan2,
+    "hypot": np.hypot,
     "tanh_grad": lambda a, b: a * (1 - b * b),
     "sigmoid_grad": lambda a, b: a * b * (1 - b),
 }
@@ -61,6 +74,7 @@ COMPOSED: dict[str, Any] = {
         a * (_normal_cdf(x) + x * np.exp(-x * x / 2) / math.sqrt(2 * math.pi)),
         np.abs(a) * (1 + np.abs(x)),
     ),
+    "logaddexp": lambda a, b: (np.logaddexp(a, b), np.abs(np.maximum(a, b)) + 1),
     "silu_grad": lambda a, x: (a * _sigmoid(x) * (1 + x * (1 - _sigmoid(x))), np.abs(a) * (1 + np.abs(x))),
 }
 
