@@ -14,8 +14,8 @@ from needle_cuda.testing import cubin, nvrtc
 from needle_cuda.testing.resources import Row, family, table
 
 #: Kernels that may use local memory, with the bytes and the reason. Everything else has its values in registers.
-REDUCTION = (40, "sin and cos of large numbers, reduced by a table of digits of pi")
-STACK = dict.fromkeys(("unary_sin", "unary_sin_strided", "unary_cos", "unary_cos_strided"), REDUCTION)
+REDUCTION = (40, "sin, cos and tan of large numbers, reduced by a table of digits of pi")
+STACK = dict.fromkeys((f"unary_{op}{layout}" for op in ("sin", "cos", "tan") for layout in ("", "_strided")), REDUCTION)
 
 
 def has_nvrtc():

@@ -25,7 +25,7 @@ VERBS = [name for name in vars(Backend) if name[0] != "_" and callable(getattr(B
 COMPOSED = {"matmul_tiled", "linear", "sequence", "sequence_grad"}
 #: Verbs of the host's side, which launch nothing of their own.
 HOST = {"why_disabled", "allocate", "from_host", "to_host", "synchronize"}
-HOST |= {"from_device", "ahead", "dlpack_device", "to_dlpack", "from_dlpack"}
+HOST |= {"from_device", "ahead", "graph", "dlpack_device", "to_dlpack", "from_dlpack"}
 KERNEL = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)\s*)?(\w+)\s*\(")
 
 

@@ -378,3 +378,78 @@ def test_each_thread_has_a_device_of_its_own():
         leave.set()
         thread.join(10)
     assert seen == [1, 0] and cuda.runtime.getDevice() == 0
+
+
+# ---- Stream capture -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("streams", ["immediate", "deferred"])
+def test_a_graph_does_when_launched_what_was_captured(add_one, streams):
+    """Nothing is done or counted while capturing; a launch of the graph is one, and does all of it in order."""
+    with settings.changed(streams=streams), count_launches() as found:
+        a, other = asarray(np.zeros(4), "f4"), asarray(np.zeros(4), "f4")
+        stream = cuda.Stream(non_blocking=True)
+        with stream:
+            stream.begin_capture(runtime.streamCaptureModeThreadLocal)
+            assert stream.is_capturing() and runtime.streamIsCapturing(stream.ptr)
+            add_one((1,), (4,), (a, np.int32(4)))
+            other.data.copy_from_device_async(a.data, 16)
+            add_one((1,), (4,), (a, np.int32(4)))
+            graph = stream.end_capture()
+        assert a.get().tolist() == [0] * 4
+        graph.launch()
+        graph.launch()
+        assert (a.get().tolist(), other.get().tolist()) == ([4] * 4, [3] * 4)
+    assert found == {"graph": 2}
+
+
+def refused_pageable(a, stream):
+    a.data.copy_from_host_async(np.zeros(4, "f4").ctypes.data, 16, stream)
+
+
+REFUSED = {
+    "waiting for the stream": (lambda a, s: s.synchronize(), "Unsupported.*stream is waited for"),
+    "asking whether it is done": (lambda a, s: s.done, "Unsupported.*queried"),
+    "waiting for the device": (lambda a, s: cuda.Device().synchronize(), "Unsupported.*device is waited for"),
+    "an event": (lambda a, s: cuda.Event().record(s), "Unsupported.*event"),
+    "work of another stream": (lambda a, s: s.wait_event(PAST), "Isolation"),
+    "values from the host": (refused_pageable, "transfers from and to the host"),
+    "values to the host": (lambda a, s: a.data.copy_to_host_async(host()[0].ptr, 16, s), "pinned memory|transfers"),
+    "reading an array": (lambda a, s: a.get(), "waited for"),
+    "memory": (lambda a, s: cuda.alloc(100_000), "Unsupported.*100,000 bytes taken"),
+    "pinned memory": (lambda a, s: cuda.alloc_pinned_memory(64), "Unsupported.*64 bytes of pinned"),
+    "a module": (lambda a, s: cupy.RawModule(code=ADD_ONE).get_function("add_one"), "Unsupported.*module"),
+    "the legacy stream": (lambda a, s: a.data.memset_async(0, 16, cuda.Stream.null), "Implicit.*legacy"),
+    "a capture in a capture": (lambda a, s: s.begin_capture(), "capturing already"),
+}
+PAST = cuda.Event()
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_refused_while_capturing(what):
+    """The error is the call's; the capture can be ended, and the same call works afterwards (or has nothing to say)."""
+    call, message = REFUSED[what]
+    a, stream = asarray(np.zeros(4), "f4"), cuda.Stream(non_blocking=True)
+    PAST.record(cuda.Stream.null)
+    with stream:
+        stream.begin_capture()
+        try:
+            with pytest.raises(RuntimeError, match=message):
+                call(a, stream)
+        finally:
+            stream.end_capture()
+        if what != "a capture in a capture":
+            call(a, stream)
+    a.get()
+
+
+def test_what_cannot_be_captured():
+    with pytest.raises(RuntimeError, match="cannot capture on the default"):
+        cuda.Stream.null.begin_capture()
+    with pytest.raises(RuntimeError, match="not capturing"):
+        cuda.Stream().end_capture()
+    stream = cuda.Stream(non_blocking=True)
+    stream.begin_capture()
+    graph = stream.end_capture()
+    with cuda.Device(1), pytest.raises(RuntimeError, match="a graph of device 0"):
+        graph.launch()

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from needle_cuda.convolution import Convolution
+from needle_cuda.graphs import Graphs
 from needle_cuda.indexing import Indexing
 from needle_cuda.launch import SCALARS, Launcher
 from needle_cuda.memory import DeviceBuffer, DeviceMemory
@@ -21,7 +22,7 @@ from needle_ndarray.ndarray import NDArray
 BOUNDED = 1 << 20  # integers from the host whose smallest and largest are looked for
 
 
-class CUDABackend(Reductions, Indexing, Products, Network, Convolution, Optimizers, Sharing, Backend):
+class CUDABackend(Reductions, Indexing, Products, Network, Convolution, Optimizers, Sharing, Graphs, Backend):
     """One NVIDIA GPU. Verbs return once their kernels are queued on cupy's current stream; only reading a value waits."""
 
     name = "cuda"

@@ -84,6 +84,7 @@ def matmul(launcher: Any, a: NDArray, b: NDArray, out: NDArray) -> bool:
     (m, k), n = a.shape[-2:], b.shape[-1]
     one, zero = np.ones((), out.dtype.numpy), np.zeros((), out.dtype.numpy)
     operation = (cublas.CUBLAS_OP_N, cublas.CUBLAS_OP_T)
+    launcher.foreign = True  # cupy does not capture it
     with launcher.device:
         handle = launcher.cupy.cuda.get_cublas_handle()
         cublas.setStream(handle, launcher.cupy.cuda.get_current_stream().ptr)

@@ -57,6 +57,8 @@ class Launcher:
         self.several = cupy.cuda.runtime.getDeviceCount() > 1
         self.most_blocks = BLOCKS_PER_PROCESSOR * int(self.device.attributes["MultiProcessorCount"])
         self.recent: deque[str] = deque(maxlen=8)  # launched since the last wait: one of them failed where a wait fails
+        self.count = 0  # kernels launched
+        self.foreign = False  # set where something else than our kernels was queued
         self.waits = os.environ.get("NEEDLE_CUDA_CHECK") == "1"
         self._kernels: dict[tuple, Any] = {}
         self._modules: dict[tuple, Any] = {}
@@ -101,6 +103,7 @@ class Launcher:
     ) -> None:
         given = [_argument(function, i, each) for i, each in enumerate(args)]  # a constant may need a launch of its own
         kernel = self.kernel(file, function, dtype, defines)
+        self.count += 1
         self.recent.append(f"{function}<{dtype}>")
         try:
             kernel(grid, block, tuple(given), shared_mem=shared)

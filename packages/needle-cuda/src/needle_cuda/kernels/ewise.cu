@@ -109,7 +109,24 @@ DEVICE T normal_cdf(T a) {
     return T(0.5) * erfc(-a * T(0.70710678118654752440));
 }
 
+// ln(e^a + e^b) by the larger of the two, in double: near 0 the two terms cancel
+DEVICE T logaddexp_of(T a, T b) {
+    const double high = a >= b ? a : b, low = a >= b ? b : a;
+    if (a != a || b != b) return a + b;
+    return T(high - low == high - low ? high + log1p(exp(low - high)) : high);     // both infinite: their difference is NaN
+}
+
 #elif !defined(T_BOOL)
+
+// a 2^b by its bits; 0 where b is negative or no bit is left
+DEVICE T shifted_left(T a, T b) {
+    return i64(b) >= 0 && i64(b) < i64(8 * sizeof(T)) ? T((unsigned long long)a << b) : T(0);
+}
+
+// floor(a / 2^b); what is left of the sign where b is negative or beyond all bits
+DEVICE T shifted_right(T a, T b) {
+    return i64(b) >= 0 && i64(b) < i64(8 * sizeof(T)) ? T(a >> b) : a < 0 ? T(-1) : T(0);
+}
 
 DEVICE T floor_quotient(T a, T b) {
     if (b == 0) return 0;
@@ -142,6 +159,7 @@ UNARY(isnan, bool, a != a)
 #ifdef T_FLOATING
 UNARY(isinf, bool, a - a != 0 && a == a)
 UNARY(isfinite, bool, a - a == 0)
+UNARY(signbit, bool, copysign(T(1), a) < 0)
 UNARY(negative, T, -a)
 UNARY(abs, T, fabs(a))
 UNARY(sign, T, a != a ? a : T((a > 0) - (a < 0)))
@@ -162,6 +180,17 @@ UNARY(sigmoid, T, sigmoid_of(a))
 UNARY(erf, T, erf(a))
 UNARY(gelu, T, a * normal_cdf(a))
 UNARY(silu, T, a * sigmoid_of(a))
+UNARY(log2, T, log2(a))
+UNARY(log10, T, log10(a))
+UNARY(tan, T, tan(a))
+UNARY(asin, T, asin(a))
+UNARY(acos, T, acos(a))
+UNARY(atan, T, atan(a))
+UNARY(sinh, T, sinh(a))
+UNARY(cosh, T, cosh(a))
+UNARY(asinh, T, asinh(a))
+UNARY(acosh, T, acosh(a))
+UNARY(atanh, T, atanh(a))
 #else
 UNARY(isinf, bool, false)
 UNARY(isfinite, bool, true)
@@ -208,12 +237,19 @@ BINARY(tanh_grad, T, a * ((1 - b) * (1 + b)))
 BINARY(sigmoid_grad, T, a * (b * (1 - b)))
 BINARY(gelu_grad, T, a * (normal_cdf(b) + b * (exp(b * b * T(-0.5)) * T(0.39894228040143267794))))
 BINARY(silu_grad, T, a * silu_derivative(b))
+BINARY(atan2, T, atan2(a, b))
+BINARY(hypot, T, hypot(a, b))
+BINARY(logaddexp, T, logaddexp_of(a, b))
+BINARY(copysign, T, copysign(a, b))
+BINARY(nextafter, T, nextafter(a, b))
 #else
 BINARY(bitwise_and, T, a & b)
 BINARY(bitwise_or, T, a | b)
 BINARY(bitwise_xor, T, a ^ b)
 #ifndef T_BOOL
 BINARY(power, T, integer_power(a, b))
+BINARY(bitwise_left_shift, T, shifted_left(a, b))
+BINARY(bitwise_right_shift, T, shifted_right(a, b))
 #endif
 #endif
 

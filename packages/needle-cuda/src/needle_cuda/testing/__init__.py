@@ -23,7 +23,7 @@ def standin() -> ModuleType:
 
 @contextmanager
 def count_launches() -> Iterator[Counter[str]]:
-    """Counts the kernels launched within a `with` statement, by name; the counts are there at its end."""
+    """Counts what is launched within a `with` statement, kernels by name and graphs as "graph"; the counts are there at its end."""
     from .cupy_standin.module import launches
 
     before, found = launches.copy(), Counter[str]()

@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 from . import memory, runtime
+from .graphs import Graph
 from .memory import (
     MemoryPointer,
     MemoryPool,
@@ -25,6 +26,7 @@ __all__ = [
     "Device",
     "Event",
     "ExternalStream",
+    "Graph",
     "MemoryPointer",
     "MemoryPool",
     "Stream",

@@ -5,6 +5,7 @@ from collections import Counter
 
 from ..emulator import PINNED, LaunchError, library
 from ..settings import settings
+from .graphs import check_unsafe
 from .streams import Device, Stream, get_current_stream, here
 
 ROUND = 512  # the pool's unit
@@ -25,6 +26,8 @@ def check(device: int | None, address: int, size: int, what: str) -> None:
 
 
 def copy(stream: Stream, to: int, to_device: int | None, origin: int, origin_device: int | None, size: int) -> None:
+    if stream.is_capturing() and None in (to_device, origin_device):
+        raise RuntimeError("the current stream is capturing, so transfers from and to the host are disallowed")
     check(to_device, to, size, "copy to device memory")
     check(origin_device, origin, size, "copy from device memory")
     pageable = origin_device is None and library().emulator_region_of(origin) != PINNED
@@ -142,6 +145,7 @@ class MemoryPool:
         if size == 0:
             return MemoryPointer(UnownedMemory(0, 0, None, device), 0)
         rounded = -(-size // ROUND) * ROUND
+        check_unsafe(f"{size:,} bytes taken from the device")
         reused = self._free[device, rounded] > 0
         limit = min(self._limit[device] or settings.memory, settings.memory)
         if not reused and self._total[device] + rounded > limit:
@@ -163,7 +167,7 @@ class MemoryPool:
         self._used[memory.device_id] -= memory._rounded
         self._free[memory.device_id, memory._rounded] += 1
         ptr = memory.ptr
-        memory._stream.ask(lambda: library().emulator_release(ptr))
+        memory._stream.enqueue(lambda: library().emulator_release(ptr))  # a graph frees nothing
 
     def used_bytes(self) -> int:
         return self._used[here.device]
@@ -204,12 +208,16 @@ def alloc(size: int) -> MemoryPointer:
 
 
 class PinnedMemory:
+    ptr = 0
+
     def __init__(self, size: int):
+        check_unsafe(f"{size:,} bytes of pinned memory")
         self.size = size
         self.ptr = library().emulator_allocate(PINNED, max(size, 1))
 
     def __del__(self) -> None:
-        library().emulator_release(self.ptr)
+        if self.ptr:
+            library().emulator_release(self.ptr)
 
 
 _pinned_types: dict[int, type] = {}

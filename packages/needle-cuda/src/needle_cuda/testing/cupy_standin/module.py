@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from .. import emulator
 from ..compiler import CompileError
 from .arrays import ndarray
+from .graphs import check_unsafe
 from .memory import MemoryPointer
 from .streams import Stream, get_current_stream, here
 
@@ -61,7 +62,6 @@ class Kernel:
         shared_mem: int = 0,
         stream: Stream | None = None,
     ) -> None:
-        launches[self.name] += 1
         packed = self._launchable.pack(args, _address)
         grid, block = (*grid, 1, 1)[:3], (*block, 1, 1)[:3]
         for numbers in (grid, block):
@@ -73,6 +73,8 @@ class Kernel:
             raise emulator.LaunchError(
                 f"{self.name}: launched on device {device} with a stream of device {queue.device_id}"
             )
+        if not queue.is_capturing():
+            launches[self.name] += 1
         start = self._launchable.start
         queue.ask(lambda: start(grid, block, packed, shared_mem, device))
 
@@ -98,6 +100,7 @@ class RawModule:
 
     def compile(self, log_stream: object = None) -> None:
         if self._kernels is None:
+            check_unsafe("a module is loaded")
             try:
                 self._kernels = emulator.load(self.code, self.options)
             except CompileError as error:

@@ -4,6 +4,7 @@ import ctypes
 
 from ..settings import settings
 
+streamCaptureModeGlobal, streamCaptureModeThreadLocal, streamCaptureModeRelaxed = range(3)
 memcpyHostToHost, memcpyHostToDevice, memcpyDeviceToHost, memcpyDeviceToDevice, memcpyDefault = range(5)
 
 
@@ -80,6 +81,12 @@ def memsetAsync(ptr: int, value: int, size: int, stream: int) -> None:
 
     memory.check(here.device, ptr, size, "memset")
     stream_of(stream).ask(lambda: ctypes.memset(ptr, value, size))
+
+
+def streamIsCapturing(stream: int) -> bool:
+    from .streams import stream_of
+
+    return stream_of(stream).is_capturing()
 
 
 def streamSynchronize(stream: int) -> None:

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from ..settings import settings
-from .runtime import CUDARuntimeError
+from .graphs import IMPLICIT, ISOLATION, UNSUPPORTED, Graph, refuse
+from .runtime import CUDARuntimeError, streamCaptureModeRelaxed
 
 _clock = itertools.count(1)
 _handles = itertools.count(0x1000, 16)
@@ -24,6 +25,7 @@ class _Here(threading.local):
         self.device = 0
         self.entered: list[int] = []
         self.streams: dict[int, list[Stream]] = {}
+        self.capturing: list[Stream] = []
 
 
 here = _Here()
@@ -62,6 +64,8 @@ class Device:
         here.device = here.entered.pop()
 
     def synchronize(self) -> None:
+        if any(stream.is_capturing() for stream in Stream.all_of(self.id)):
+            refuse(UNSUPPORTED, "the device is waited for")
         for stream in Stream.all_of(self.id):
             stream.synchronize()
 
@@ -109,6 +113,7 @@ class Stream:
         self.ptr = 0 if null else next(_handles)
         self.device_id = -1 if null else here.device
         self._queue: deque[tuple[int, Callable[[], object]]] = deque()
+        self._captured: list[Callable[[], object]] | None = None  # what is asked for while capturing
         if not null:
             Stream._made.append(self)
 
@@ -137,7 +142,18 @@ class Stream:
     # ---- Work ------------------------------------------------------------------------------------------------------
 
     def ask(self, work: Callable[[], object]) -> None:
-        """Do it now, or in its turn."""
+        """Do it now, or in its turn, or write it down."""
+        if self._captured is not None:
+            self._captured.append(work)
+            return
+        if (
+            self.is_null and capturing()
+        ):  # CUDA lets it pass beside a non-blocking stream: it would be missing in the graph
+            refuse(IMPLICIT, "work for the legacy stream")
+        self.enqueue(work)
+
+    def enqueue(self, work: Callable[[], object]) -> None:
+        """Do it now or in its turn, also while the stream is capturing."""
         if settings.streams == "immediate" and not self._queue:
             work()
         else:
@@ -154,11 +170,39 @@ class Stream:
                 _null_of(self.device_id)._work_until(asked)
             work()
 
+    # ---- Capture ---------------------------------------------------------------------------------------------------
+
+    def begin_capture(self, mode: int | None = None) -> None:
+        if self.is_null:
+            raise RuntimeError("cannot capture on the default (legacy) stream")
+        if mode not in (None, *range(streamCaptureModeRelaxed + 1)):
+            raise CUDARuntimeError(1, f"cudaErrorInvalidValue: capture mode {mode}")
+        if self._captured is not None:
+            raise CUDARuntimeError(401, "cudaErrorIllegalState: the stream is capturing already")
+        self._captured = []
+        here.capturing.append(self)
+
+    def end_capture(self) -> Graph:
+        if self._captured is None:
+            raise CUDARuntimeError(401, "cudaErrorIllegalState: the stream is not capturing")
+        work, self._captured = self._captured, None
+        here.capturing.remove(self)
+        return Graph(work, self.device_id)
+
+    def is_capturing(self) -> bool:
+        return self._captured is not None
+
+    # ---- Waiting ---------------------------------------------------------------------------------------------------
+
     def synchronize(self) -> None:
+        if self._captured is not None:
+            refuse(UNSUPPORTED, "the stream is waited for")
         self.here()._work_until(float("inf"))
 
     @property
     def done(self) -> bool:
+        if self._captured is not None:
+            refuse(UNSUPPORTED, "the stream is queried")
         return not self.here()._queue
 
     def record(self, event: "Event | None" = None) -> "Event":
@@ -167,6 +211,8 @@ class Stream:
         return event
 
     def wait_event(self, event: "Event") -> None:
+        if self._captured is not None:
+            refuse(ISOLATION, "the wait for an event")
         self.here().ask(event.synchronize)
 
 
@@ -183,6 +229,11 @@ Stream.null = Stream(null=True)
 def get_current_stream(device_id: int | None = None) -> Stream:
     stack = here.streams.get(here.device if device_id is None else device_id)
     return stack[-1] if stack else Stream.null
+
+
+def capturing() -> bool:
+    """Whether a stream of this thread is capturing."""
+    return bool(here.capturing)
 
 
 class ExternalStream(Stream):
@@ -203,6 +254,8 @@ class Event:
 
     def record(self, stream: Stream | None = None) -> None:
         self._stream = (stream or get_current_stream()).here()
+        if self._stream.is_capturing():
+            refuse(UNSUPPORTED, "an event of the host")
         self._time = next(_clock)
 
     def synchronize(self) -> None:
