@@ -5,68 +5,19 @@ A row is `Row(id, fn, ref, inputs)`: `fn` of Tensors and `ref` of float64 arrays
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from typing import Any
 
 import numpy as np
+import op_table_names as names
+from op_rows import TOLERANCE, Input, Row, forms, outputs, positive, real
+from op_rows import call as _call
 
 import needle as ndl
 from needle import ops
 
-#: How near a result must be to NumPy's (or PyTorch's) in float64 of the same inputs.
-TOLERANCE = {"float64": {"rtol": 1e-11, "atol": 1e-12}, "float32": {"rtol": 2e-5, "atol": 4e-6}}
-
-
-@dataclass(frozen=True)
-class Input:
-    """A random array: distinct values, away from 0 where functions have kinks."""
-
-    shape: tuple[int, ...]
-    low: float = -2.0
-    high: float = 2.0
-
-    def make(self, rng: np.random.Generator) -> np.ndarray:
-        n = math.prod(self.shape)
-        grid = self.low + (self.high - self.low) * (np.arange(n) + rng.uniform(0.2, 0.8, n)) / max(n, 1)
-        grid += np.where(np.abs(grid) < 0.05, 0.1, 0.0)
-        return rng.permutation(grid).reshape(self.shape)
-
-
-@dataclass(frozen=True)
-class Row:
-    id: str
-    fn: Callable[..., Any]
-    ref: Callable[..., Any]
-    inputs: tuple[Input, ...]
-    order: int = 2  # 0: no derivative
-
-    @property
-    def name(self) -> str:
-        return self.id.split("/")[0]
-
-    def arrays(self, dtype: str = "float64") -> list[np.ndarray]:
-        rng = np.random.default_rng(len(self.id))
-        return [x.make(rng).astype(dtype) for x in self.inputs]
-
-    def tensors(self, device: Any, dtype: str = "float64") -> list[ndl.Tensor]:
-        return [ndl.Tensor(x, device=device, dtype=dtype) for x in self.arrays(dtype)]
-
-
-def real(*shape: int) -> Input:
-    return Input(shape)
-
-
-def positive(*shape: int) -> Input:
-    return Input(shape, 0.4, 2.4)
-
-
-def outputs(result: Any) -> list[ndl.Tensor]:
-    """What an op returns, as a list."""
-    return [result] if isinstance(result, ndl.Tensor) else list(result)
-
+__all__ = ["TOLERANCE", "outputs"]  # for the tests that read the table
 
 # ---- Elementwise --------------------------------------------------------------------------
 
@@ -118,28 +69,6 @@ BROADCASTS = [
     ((1,), (0, 2)),
     ((1, 1), (1,)),
 ]
-
-
-def _call(name, *args, **kwargs):
-    """ops.<name> with arguments after the tensors, found when it is called."""
-    return lambda *tensors: getattr(ops, name)(*tensors, *args, **kwargs)
-
-
-def forms(name, ref, cases):
-    """A row per case (shape, *arguments): op and twin get the same arguments after the array."""
-    return [
-        Row(
-            f"{name}/{shape} {' '.join(map(str, args))}",
-            _call(name, *args),
-            partial(_after, ref, args),
-            (real(*shape),),
-        )
-        for shape, *args in cases
-    ]
-
-
-def _after(ref, args, *arrays):
-    return ref(*arrays, *args)
 
 
 def _domain(name):
@@ -1169,6 +1098,7 @@ HELPERS = {
 #: Classes that are not made themselves.
 ABSTRACT = {"Extreme", "FusedOp", "FusedTupleOp", "Geometry"}
 
-ROWS = [*ELEMENTWISE, *REDUCTIONS, *SHAPES, *TUPLES, *PRODUCTS, *INDEXING, *NETWORK, *RECURRENT, *CONSTANT]
+NON_DIFFERENTIABLE |= names.NON_DIFFERENTIABLE
+ROWS = [*names.ROWS, *ELEMENTWISE, *REDUCTIONS, *SHAPES, *TUPLES, *PRODUCTS, *INDEXING, *NETWORK, *RECURRENT, *CONSTANT]
 DIFFERENTIABLE = [row for row in ROWS if row.order]
 BY_ID = {row.id: row for row in ROWS}

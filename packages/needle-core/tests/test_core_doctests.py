@@ -7,7 +7,7 @@ import pytest
 
 MODULES = """
     autograd autograd.backward autograd.dtype_rules autograd.tensor autograd.values
-    modes init random transforms drawing custom testing profiling.profile
+    modes init random statistics transforms drawing custom testing profiling.profile
     ops.arithmetic ops.choosing ops.convolution ops.conversion ops.functions ops.fused ops.helpers ops.indexing ops.linalg
     ops.network ops.reductions ops.shapes ops.tuples
 """.split()

@@ -28,6 +28,28 @@ def numpys_generator_after():
 
 
 @pytest.mark.parametrize("draw", DRAWS)
+def test_stream_is_a_function_of_seed_and_key(draw):
+    """Whatever was drawn before, and nothing is drawn from what goes on outside."""
+    make = DRAWS[draw]
+
+    def of(*key, **options):
+        with needle.random.stream(*key, **options):
+            return make().numpy().tobytes()
+
+    needle.random.seed(7)
+    before = needle.random.get_state()
+    keys = [(), (0,), (1,), (0, 0), (0, 1), (1, 0), (2**40, 3), (1, 0, 0)]
+    found = [of(*key) for key in keys]
+    assert len(set(found)) == len(keys) and needle.random.get_state() == before
+    make()
+    assert [of(*key) for key in reversed(keys)] == found[::-1]
+    needle.random.seed(8)
+    assert of(1, 0) != found[5]
+    needle.random.seed(None)
+    assert of(1, 0, otherwise=7) == found[5] and needle.random.get_state() is None
+
+
+@pytest.mark.parametrize("draw", DRAWS)
 def test_seed_reproduces(draw):
     make = DRAWS[draw]
     needle.random.seed(7)

@@ -10,14 +10,13 @@ import needle as ndl
 import needle_ndarray as nd
 
 
-def test_size_is_a_number_that_explains_itself():
+def test_size_is_a_number_that_can_be_called():
     x = ndl.Tensor(np.zeros((2, 3)))
     assert x.size == 6 and isinstance(x.size, int) and type(x.size * 2) is int and f"{x.size}" == "6"
     assert type(pickle.loads(pickle.dumps(x.size))) is int
-    with pytest.raises(TypeError, match=r"size is the number of elements, x\.size; the shape is x\.shape"):
-        x.size()
-    with pytest.raises(TypeError, match=r"x\.shape\[i\]"):
-        x.size(0)
+    assert x.size() == (2, 3) == x.shape and x.size(0) == 2 and x.size(-1) == x.size(dim=1) == 3
+    with pytest.raises(IndexError):
+        x.size(2)
 
 
 def test_transpose_takes_two_axes_either_way():
@@ -30,9 +29,14 @@ def test_transpose_takes_two_axes_either_way():
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "int64", "bool", np.float32, np.dtype("int32"), float])
-def test_to_moves_and_astype_converts(dtype):
-    with pytest.raises(TypeError, match=r"is a dtype; x\.astype\(dtype\) converts, x\.to\(device\) moves"):
-        ndl.Tensor([1.0]).to(dtype)
+def test_to_moves_and_converts(dtype):
+    x = ndl.Tensor([1.0, 0.0])
+    assert x.to(dtype).dtype == x.to(dtype=dtype).dtype == x.to(ndl.cpu_numpy(), dtype).dtype == nd.dtype(dtype)
+    assert x.to(ndl.cpu_numpy(), dtype).device == x.to("cpu_numpy").device == ndl.cpu_numpy()
+    assert x.to(ndl.Tensor([1.0], ndl.cpu_numpy(), dtype="float64")).dtype == "float64"
+    assert x.to("cpu") is x and x.to(x) is x and x.to(x.device, copy=True) is not x
+    with pytest.raises(TypeError, match=r"is a dtype; x\.astype\(dtype\) converts"):
+        ndl.ops.to_device(x, dtype)
 
 
 def test_one_hot_with_its_arguments_swapped():
@@ -126,14 +130,18 @@ def test_every_function_of_arrays_refuses_a_tensor_or_takes_it():
 
 def test_modules_offer_what_is_theirs():
     """Nothing that they import: `needle.import_module` was there once."""
+    absent = {
+        "nn",
+        "optim",
+        "data",
+        "onnx",
+        "distributions",
+        "func",
+        "distributed",
+    }  # needle-nn's, which need not be there
     for module in (ndl, ndl.ops, ndl.backend_ndarray):
         for name in dir(module):
-            if not name.startswith("_") and name not in (
-                "nn",
-                "optim",
-                "data",
-                "onnx",
-            ):  # needle-nn's, which need not be there
+            if not name.startswith("_") and name not in absent:
                 value = getattr(module, name)
                 home = (
                     value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None) or "needle"

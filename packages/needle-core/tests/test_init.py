@@ -194,6 +194,22 @@ def test_mistakes_draw_nothing(make):
     assert after == np.random.rand()
 
 
+@pytest.mark.parametrize("make", [init.rand, init.randn])
+def test_without_draws(make):
+    np.random.seed(5)
+    with init.without_draws():
+        made = make(2, 3, dtype="float64", requires_grad=True), init.kaiming_uniform(3, 2), make(())
+    assert [(x.shape, str(x.dtype), x.numpy().any()) for x in made] == [
+        ((2, 3), "float64", False),
+        ((3, 2), "float32", False),
+        ((), "float32", False),
+    ]
+    assert made[0].requires_grad
+    after = make(2).numpy()
+    np.random.seed(5)
+    np.testing.assert_array_equal(after, make(2).numpy())
+
+
 def test_examples():
     failed, tried = doctest.testmod(init)
     assert failed == 0

@@ -206,5 +206,5 @@ def test_nan_is_reported_by_both():
 
 
 def test_unknown_modes_are_refused():
-    with pytest.raises(ValueError, match=r"expected no_grad, lazy or anomaly"):
+    with pytest.raises(ValueError, match=r"expected no_grad, lazy, anomaly or torch"):
         autograd.set_mode("other", 1)

@@ -181,7 +181,7 @@ IMAGE = t(1, 4, 4, 2)
 NETWORK = [
     (lambda x: ops.conv2d(IMAGE, t(3, 3, 3, 1)), ValueError, ["conv2d", "2 channels", "(3, 3, 3, 1)"]),
     (lambda x: ops.conv2d(IMAGE, t(5, 5, 2, 1)), ValueError, ["conv2d", "(5, 5)", "(4, 4)"]),
-    (lambda x: ops.conv2d(x, t(3, 3, 3, 1)), ValueError, ["conv2d", "(2, 3)", "4 axes"]),
+    (lambda x: ops.conv2d(x, t(3, 3, 3, 1)), ValueError, ["conv2d", "(2, 3)", "(N, H, W, C)"]),
     (lambda x: ops.conv2d(IMAGE, t(3, 3, 1, 3), groups=2), ValueError, ["2", "3"]),
     (lambda x: ops.conv2d(IMAGE, t(3, 3, 2, 1), stride=0), ValueError, ["stride", "0"]),
     (lambda x: ops.conv2d(IMAGE, t(3, 3, 2, 1), padding=-1), ValueError, ["padding", "-1"]),

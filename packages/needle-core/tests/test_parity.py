@@ -174,6 +174,45 @@ TWINS |= {
     for form in ("list", "ints", "floats", "one", "none")
 }
 
+# ---- PyTorch's names ------------------------------------------------------------------------------------
+
+BY_FUNCTION = {
+    name: getattr(torch, name)
+    for name in "tan asin acos atan sinh cosh asinh acosh atanh log2 log10 atan2 hypot logaddexp".split()
+}
+TWINS |= {row.id: BY_FUNCTION[row.name] for row in ROWS if row.name in BY_FUNCTION and "far apart" not in row.id}
+TWINS |= {
+    **{f"cumprod/{s} {axis}": partial(torch.cumprod, dim=axis) for s, axis in [((4,), 0), ((2, 3), -1), ((2, 5, 2), 1)]},
+    "cumprod/a zero among them": lambda x: torch.cumprod(x * torch.tensor([1.0, 0, 1, 1]).to(x), 0),
+    "prod/a zero among them": lambda x: torch.prod(x * torch.tensor([1.0, 0, 1, 1]).to(x), 0),
+    "prod/(2, 3, 5) None": torch.prod,
+    "prod/(2, 3, 5) 1 keepdims": lambda x: x.prod(1, keepdim=True),
+    "diff/(2, 5) 1 2": lambda x: x.diff(2),
+    "remainder/number": lambda x: torch.remainder(x, 0.7),
+    "flatten/(2, 3, 4) 1": lambda x: x.flatten(1),
+    "narrow/(4, 2) 0 1 2": lambda x: x.narrow(0, 1, 2),
+    "chunk/(2, 5) 3 1": lambda x: x.chunk(3, 1),
+    "split_sizes/(2, 4) (1, 0, 3) -1": lambda x: x.split((1, 0, 3), -1),
+    "roll/(2, 3) (1, 2) (0, 1)": lambda x: x.roll((1, 2), (0, 1)),
+    "tile/(2, 3) (2, 1)": lambda x: x.tile(2, 1),
+    "repeat/(2, 3) 3 -1": lambda x: x.repeat_interleave(3, -1),
+    "repeat/(3,) [1, 0, 2] 0": lambda x: x.repeat_interleave(torch.tensor([1, 0, 2]), 0),
+    "tril/(2, 3, 3) -1": lambda x: x.tril(-1),
+    "triu/(2, 4) 1": lambda x: x.triu(1),
+    "diag/(3, 3) ": torch.diag,
+    "diag/(2,) -2": lambda x: x.diag(-2),
+    "moveaxis/(2, 3, 4) (0, 1) (2, 0)": lambda x: x.moveaxis((0, 1), (2, 0)),
+    "meshgrid/ij": lambda *a: torch.meshgrid(*a, indexing="ij"),
+    "broadcast_arrays/three": torch.broadcast_tensors,
+    "sort/(3, 2, 2) [1, True]": lambda x: x.sort(1, descending=True).values,
+    "topk/(2, 4) [2, -1, False]": lambda x: x.topk(2, -1, largest=False).values,
+    "amax/(0, 2)": lambda x: x.amax((0, 2)),
+    "amin/1 keepdims": lambda x: x.amin(1, keepdim=True),
+    "max/dim, the values": lambda x: x.max(1).values,
+    "min/two tensors": torch.min,
+    "to/device and dtype": lambda x: x.to("cpu", x.dtype) * 2,
+}  # fmt: skip
+
 # ---- Networks --------------------------------------------------------------------------
 
 

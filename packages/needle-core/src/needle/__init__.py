@@ -15,26 +15,37 @@ from needle.autograd import (
     set_default_dtype,
 )  # fmt: skip
 from needle.backend_selection import all_devices, cpu, cpu_numpy, cuda, default_device
+from needle.creation import *
 from needle.custom import *
 from needle.init import ones, ones_like, zeros, zeros_like
 from needle.modes import *
 from needle.ops import *
+from needle.sampling import *
+from needle.torch_names import FUNCTIONS as _FUNCTIONS
+from needle.torch_names import ON_REQUEST as _ON_REQUEST
+from needle.torch_names.missing import FUNCTIONS as _MISSING
 from needle.transforms import *
 from needle_ndarray import show_config
 
 __version__ = "0.1.0"
 
+globals().update(_FUNCTIONS)  # PyTorch's names of what is above
+
 # needle-nn depends on this package, and drawing takes longer to import than everything else: on first use.
-_ON_FIRST_USE = ("nn", "optim", "data", "onnx", "testing", "drawing", "profiling", "capturing")
+_ON_FIRST_USE = tuple("nn optim data distributions func onnx distributed testing drawing profiling capturing".split())
 _FROM = {"draw_graph": "drawing", "Graph": "drawing", "profile": "profiling", "Profile": "profiling"}
+_FROM["vmap"] = "batching"
 _FROM |= dict.fromkeys(("capture", "Captured", "CapturedPlan", "CaptureError", "CaptureWarning"), "capturing")
 
 
 def __getattr__(name: str):
+    if name in _ON_REQUEST:
+        return _ON_REQUEST[name]
     if name in _FROM:
         return getattr(_import_module(f"needle.{_FROM[name]}"), name)
     if name not in _ON_FIRST_USE:
-        raise AttributeError(f"module 'needle' has no attribute {name!r}")
+        hint = f"; {_MISSING[name]}" if name in _MISSING else ""
+        raise AttributeError(f"module 'needle' has no attribute {name!r}{hint}", name=name)
     try:
         return _import_module(f"needle.{name}")
     except ModuleNotFoundError as error:
@@ -45,4 +56,6 @@ def __getattr__(name: str):
 
 
 def __dir__():
-    return sorted({*globals(), *_ON_FIRST_USE, *_FROM})
+    """Without the classes of ops, which are half of all names; needle.ops lists them."""
+    classes = {name for name in ops.__all__ if isinstance(globals()[name], type)}
+    return sorted({*globals(), *_ON_FIRST_USE, *_FROM, *_ON_REQUEST} - classes)

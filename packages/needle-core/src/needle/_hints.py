@@ -4,12 +4,17 @@ import warnings
 
 
 class Size(int):
-    """The number of elements: an int, with a hint for who calls it."""
+    """The number of elements: an int, which PyTorch's programs call: size() is the shape, size(i) one axis of it."""
 
-    __slots__ = ()
+    shape: tuple
 
-    def __call__(self, *args):
-        raise TypeError("size is the number of elements, x.size; the shape is x.shape, and one axis of it x.shape[i]")
+    def __new__(cls, number, shape):
+        self = super().__new__(cls, number)
+        self.shape = shape
+        return self
+
+    def __call__(self, dim=None):
+        return self.shape if dim is None else self.shape[dim]
 
     def __reduce__(self):
         return int, (int(self),)
@@ -22,3 +27,17 @@ def warn_of_identity(sign: str, other: object) -> None:
         f"Tensor {sign} {type(other).__name__} compares identities and is {sign == '!='}; {method} compares values"
     )
     warnings.warn(message, RuntimeWarning, stacklevel=2)
+
+
+_told: set[str] = set()
+
+
+def warn_of_replacing() -> None:
+    """Say, once in a process, that a gradient goes that nobody has used."""
+    if "replacing" not in _told:
+        _told.add("replacing")
+        message = (
+            "backward() replaces a .grad that nobody has read since the last backward() put it there; where gradients are to"
+            " add up, as in PyTorch: backward(accumulate=True), or needle.compat('torch')"
+        )
+        warnings.warn(message, RuntimeWarning, stacklevel=2)

@@ -1,5 +1,6 @@
 """What the re-exports of another distribution have in common."""
 
+import sys
 from contextlib import contextmanager
 
 
@@ -14,3 +15,9 @@ def sister(module: str, distribution: str):
             raise
         message = f"{module} is part of {distribution}, which is not installed: pip install {distribution}"
         raise ModuleNotFoundError(message, name=root) from None
+
+
+def share(face: str, *modules: str) -> None:
+    """Make modules of needle_nn known below a face: `import needle.nn.functional` gives needle_nn.nn.functional itself."""
+    for module in modules:
+        sys.modules[f"needle.{face}.{module}"] = sys.modules[f"needle_nn.{face}.{module}"]

@@ -6,8 +6,11 @@ after `needle.random.seed`, from Needle's own (see `needle.random`). They are dr
 Every function takes `device`, `dtype` and `requires_grad`; a shape is given as numbers, or as one tuple.
 """
 
+import contextlib
+import contextvars
 import math
 import operator
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -17,6 +20,7 @@ from needle.ops.helpers import Undifferentiable
 
 __all__ = [
     "constant",
+    "draws",
     "kaiming_normal",
     "kaiming_uniform",
     "one_hot",
@@ -25,6 +29,7 @@ __all__ = [
     "rand",
     "randb",
     "randn",
+    "without_draws",
     "xavier_normal",
     "xavier_uniform",
     "zeros",
@@ -55,19 +60,44 @@ def _tensor(array, dtype, requires_grad) -> Tensor:
 
 # ---- Random numbers --------------------------------------------------------------------------
 
+_UNDRAWN = contextvars.ContextVar("undrawn", default=False)
 
-def rand(*shape, low=0.0, high=1.0, device=None, dtype="float32", requires_grad=False):
+
+@contextlib.contextmanager
+def without_draws() -> Iterator[None]:
+    """`rand`, `randn` and all initial weights give zeros in this block and draw nothing: for weights that are loaded next.
+
+    >>> with without_draws():
+    ...     kaiming_uniform(1, 2).tolist()
+    [[0.0, 0.0]]
+    """
+    before = _UNDRAWN.set(True)
+    try:
+        yield
+    finally:
+        _UNDRAWN.reset(before)
+
+
+def draws() -> bool:
+    """Whether initial weights are drawn here: False within `without_draws`."""
+    return not _UNDRAWN.get()
+
+
+def rand(*shape, low=0.0, high=1.0, device=None, dtype="float32", requires_grad=False, generator=None):
     """U(low, high): even on [low, high).
 
     >>> np.random.seed(0)
     >>> rand(2, low=-1, high=1).tolist()
     [0.09762704372406006, 0.43037867546081543]
     """
-    made = nd.random.uniform(*_shape("rand", shape), low=low, high=high, device=device, dtype=_drawn(dtype))
+    sizes, kind = _shape("rand", shape), _drawn(dtype)
+    if _UNDRAWN.get():
+        return zeros(*sizes, device=device, dtype=dtype, requires_grad=requires_grad)
+    made = nd.random.uniform(*sizes, low=low, high=high, device=device, dtype=kind, generator=generator)
     return _tensor(made, dtype, requires_grad)
 
 
-def randn(*shape, mean=0.0, std=1.0, device=None, dtype="float32", requires_grad=False):
+def randn(*shape, mean=0.0, std=1.0, device=None, dtype="float32", requires_grad=False, generator=None):
     """N(mean, std^2): normal.
 
     >>> np.random.seed(0)
@@ -76,15 +106,19 @@ def randn(*shape, mean=0.0, std=1.0, device=None, dtype="float32", requires_grad
     """
     if not std >= 0:
         raise ValueError(f"randn: std {std}: expected 0 or more")
-    made = nd.random.normal(*_shape("randn", shape), mean=mean, std=std, device=device, dtype=_drawn(dtype))
+    sizes, kind = _shape("randn", shape), _drawn(dtype)
+    if _UNDRAWN.get():
+        return zeros(*sizes, device=device, dtype=dtype, requires_grad=requires_grad)
+    made = nd.random.normal(*sizes, mean=mean, std=std, device=device, dtype=kind, generator=generator)
     return _tensor(made, dtype, requires_grad)
 
 
-def randb(*shape, p=0.5, device=None, dtype="bool", requires_grad=False):
+def randb(*shape, p=0.5, device=None, dtype="bool", requires_grad=False, generator=None):
     """1 with probability p, else 0: rand(*shape) <= p."""
     if not 0 <= p <= 1:
         raise ValueError(f"randb: p {p}: expected 0 to 1")
-    return _tensor(nd.random.bernoulli(*_shape("randb", shape), p=p, device=device), dtype, requires_grad)
+    made = nd.random.bernoulli(*_shape("randb", shape), p=p, device=device, generator=generator)
+    return _tensor(made, dtype, requires_grad)
 
 
 # ---- Constants --------------------------------------------------------------------------

@@ -4,7 +4,7 @@ import os.path
 import sys
 from contextlib import ContextDecorator
 
-from needle.autograd import array_api, is_grad_enabled, set_mode
+from needle.autograd import array_api, is_grad_enabled, set_mode, set_torch_by_default
 
 _HERE = os.path.dirname(__file__)
 
@@ -62,12 +62,38 @@ class enable_grad(_Mode):
 
 
 class set_grad_enabled(_Mode):
-    """`enable_grad` or `no_grad`, by a bool."""
+    """`enable_grad` or `no_grad`, by a bool: for the body of `with`, for a decorated function, or, as a mere call, from now on.
+
+    >>> import needle as ndl
+    >>> with ndl.no_grad():
+    ...     _ = ndl.set_grad_enabled(True)
+    ...     ndl.is_grad_enabled()
+    True
+    """
 
     name = "no_grad"
 
     def __init__(self, enabled: bool):
         super().__init__(0 if enabled else 1)
+        self.before.append(set_mode(self.name, self.value))
+        self.made = True  # the mode holds already
+
+    def __enter__(self):
+        if self.made:
+            self.made = False
+            return self
+        return super().__enter__()
+
+    def __call__(self, function):
+        if self.made:  # a decorator changes nothing until the function is called
+            self.__enter__().__exit__()
+        return super().__call__(function)
+
+    @classmethod
+    def _copy(cls, other):
+        made = super()._copy(other)
+        made.made = False
+        return made
 
 
 class lazy_mode(_Mode):
@@ -98,6 +124,40 @@ class anomaly_mode(_Mode):
 
     def __init__(self, enabled: bool = True, *, inf: bool = False):
         super().__init__((2 if inf else 1) if enabled else 0)
+
+
+class compat:
+    """PyTorch's meaning where Needle's is another one: `compat("torch")`, from now on or for the body of `with`.
+
+    Within it `backward()` adds to the gradients that are there, `var` and `std` divide by n - 1, `Tensor(...)` requires no
+    gradient, `==` compares values, `if x:` asks for the value of floats too, `max(x, dim)` and `min` give (values,
+    indices), `split(x, n)` makes pieces of n, `nonzero` a row for each element. `compat("needle")` is Needle's meaning
+    again. A call holds for the whole process, a `with` for its body and thread.
+
+    >>> import needle as ndl
+    >>> with ndl.compat("torch"):
+    ...     ndl.Tensor([1.0, 2.0]).requires_grad, ndl.tensor([1.0, 3.0]).var().item()
+    (False, 2.0)
+    """
+
+    def __init__(self, meaning: str):
+        if meaning not in ("torch", "needle"):
+            raise ValueError(f"compat: {meaning!r}: expected 'torch' or 'needle'")
+        self.meaning = meaning
+        self.process = set_torch_by_default(meaning == "torch")
+        self.before: list[int] = []
+
+    def __enter__(self):
+        if not self.before:
+            set_torch_by_default(self.process)  # of the thread alone, from here on
+        self.before.append(set_mode("torch", 1 if self.meaning == "torch" else 2))
+        return self
+
+    def __exit__(self, *exception):
+        set_mode("torch", self.before.pop())
+
+    def __repr__(self):
+        return f"needle.compat({self.meaning!r})"
 
 
 class AnomalyError(FloatingPointError):
@@ -164,6 +224,7 @@ def check_backward(node, grad, origin, level: int) -> None:
 __all__ = [
     "AnomalyError",
     "anomaly_mode",
+    "compat",
     "enable_grad",
     "is_grad_enabled",
     "lazy_mode",

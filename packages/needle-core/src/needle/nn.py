@@ -1,6 +1,8 @@
 """Re-export of needle_nn.nn: layers and losses."""
 
-from needle._sister import sister
+from needle._sister import share, sister
 
 with sister("needle.nn", "needle-nn"):
     from needle_nn.nn import *
+
+share("nn", "functional", "init", "utils", "utils.parametrizations", "utils.rnn")

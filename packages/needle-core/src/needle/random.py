@@ -18,6 +18,6 @@ from needle.init import randb as bernoulli
 from needle.init import randn as normal
 from needle_ndarray import random as _random
 
-get_state, seed, set_state = _random.get_state, _random.seed, _random.set_state
+get_state, seed, set_state, stream = _random.get_state, _random.seed, _random.set_state, _random.stream
 
-__all__ = ["bernoulli", "get_state", "normal", "seed", "set_state", "uniform"]
+__all__ = ["bernoulli", "get_state", "normal", "seed", "set_state", "stream", "uniform"]

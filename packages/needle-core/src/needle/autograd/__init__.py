@@ -36,10 +36,10 @@ from needle.autograd.backward import (
 )  # fmt: skip
 from needle.autograd.dtype_rules import get_default_dtype, result_dtype, set_default_dtype
 from needle.autograd.memory import release_made
-from needle.autograd.modes import is_grad_enabled, set_lazy_by_default, set_mode
+from needle.autograd.modes import follows_torch, is_grad_enabled, set_lazy_by_default, set_mode, set_torch_by_default
 from needle.autograd.recording import current_op, name_ops
 from needle.autograd.tensor import Tensor, assign_product, count, rebuild
-from needle.autograd.tracing import constant, data_of, is_tracing, keep_in_trace, trace
+from needle.autograd.tracing import constant, data_of, handed_out, is_tracing, keep_in_trace, trace
 from needle.autograd.values import (
     Op,
     ScalarOp,
@@ -58,6 +58,26 @@ array_api: _Any = needle_ndarray
 
 #: The process-wide default of lazy mode; `needle.lazy_mode()` overrides it within a thread.
 LAZY_MODE = False
+
+
+def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, allow_unused=False):
+    """PyTorch's `autograd.grad`: gradients of outputs with respect to inputs, as a tuple; no `.grad` is touched.
+
+    >>> import needle as ndl
+    >>> x = ndl.tensor([3.0], requires_grad=True)
+    >>> grad(x * x, x)[0].tolist()
+    [6.0]
+    """
+    ys, xs = (list(given) if isinstance(given, (tuple, list)) else [given] for given in (outputs, inputs))
+    starts = grad_outputs if grad_outputs is None or isinstance(grad_outputs, (tuple, list)) else [grad_outputs]
+    found = gradients(ys, xs, starts)
+    unused = [i for i, g in enumerate(found) if g is None]
+    if unused and not allow_unused:
+        raise RuntimeError(
+            f"grad: nothing leads from the outputs to input {unused[0]}; allow_unused=True gives None for it"
+        )
+    return tuple([g if g is None or create_graph else g.detach() for g in found])
+
 
 # What `from needle.autograd import *` gives: not the modules.
 __all__ = [_name for _name, _value in globals().items() if _name[0] != "_" and not isinstance(_value, _ModuleType)]

@@ -20,7 +20,9 @@ from needle.autograd.operators cimport operators
 from needle.autograd.recording cimport apply, realize
 from needle.autograd.tensor cimport Tensor
 from needle.autograd.topology cimport NO_NODE, Graph, number_t, sorted_nodes
-from needle.autograd.values cimport Op, Slot, TensorTuple, Value, is_unknown, make_leaf
+from needle.autograd.values cimport Op, Slot, TensorTuple, Value, is_unknown, looks, make_leaf
+
+from needle._hints import warn_of_replacing
 
 cdef object alike = array_api.alike
 
@@ -36,6 +38,7 @@ cdef class Walk(Graph):
     cdef bytearray useful               # by number: whether it lies between a root and a target; None: all do
     cdef dict found                     # gradients of targets, by id
     cdef bint accumulate                # add to the `.grad` that is there
+    cdef bint plain                     # gradients without a graph
 
     cdef int start(self, list roots, list grads, list targets) except -1:
         """Order the graph of `roots`, whose gradients are `grads`; gradients go to `targets`, or if these are None to `.grad`."""
@@ -71,7 +74,7 @@ cdef class Walk(Graph):
         cdef Py_ssize_t i, number
         cdef Value node
         cdef object grad
-        here.no_grad |= self.accumulate
+        here.no_grad |= self.plain
         here.walks += 1
         here.walking += 1
         here.made = <PyObject*> made
@@ -114,7 +117,9 @@ cdef class Walk(Graph):
         if self.accumulate and node.gradient is not None:
             before = make_leaf(type(grad), realize(<Value?> node.gradient), False)
             grad = before + grad if isinstance(grad, TensorTuple) else apply(operators().add, (before, grad))
-        node.gradient = grad
+        elif node.gradient is not None and node.looked == looks and node.gradient is not grad:
+            warn_of_replacing()         # nobody has looked at any gradient since this one came
+        node.gradient, node.looked = grad, looks
         return 0
 
     cdef int arrive(self, Py_ssize_t number, object grad) except -1:
@@ -225,12 +230,12 @@ cdef object call_hooks(Value node, object grad):
     return grad
 
 
-cdef int backward(Tensor root, object out_grad, bint accumulate) except -1:
+cdef int backward(Tensor root, object out_grad, bint accumulate, bint plain) except -1:
     """Gradients of all leaves, given that of root; see Tensor.backward"""
     if not root.wants_grad:
         raise RuntimeError("backward: nothing that this tensor was computed from requires a gradient")
     cdef Walk walk = Walk.__new__(Walk)
-    walk.given, walk.accumulate = [out_grad], accumulate
+    walk.given, walk.accumulate, walk.plain = [out_grad], accumulate, plain
     walk.start([root], [first_gradient(root, out_grad)], None)
     walk.run()
 
@@ -278,7 +283,7 @@ def gradients(outputs, inputs, out_grads=None):
 
 def compute_gradient_of_variables(output_tensor, out_grad):
     """Put into `.grad` of every leaf the gradient of output_tensor, given that of output_tensor itself."""
-    backward(<Tensor?> output_tensor, out_grad, False)
+    backward(<Tensor?> output_tensor, out_grad, False, False)
 
 
 def find_topo_sort(node_list):

@@ -84,5 +84,6 @@ cdef object settled(Op op, object data, tuple inputs):
     if code > wanted:
         return data.astype(DTYPES[wanted])
     # bytes computed in float32, where the default is float64: once more, without the rounding; masks stay masks
-    given = [x.astype("float64") if x.dtype == "uint8" or len(given) == 1 else x for x in given]
+    alone = len(given) == 1 or all([x.dtype == "bool" for x in given])
+    given = [x.astype("float64") if alone or x.dtype == "uint8" else x for x in given]
     return type(op).compute(op, *given).astype("float64", copy=False)

@@ -13,6 +13,16 @@ from types import CellType, FunctionType, MethodType
 
 import numpy as np
 
+cdef extern from *:
+    """
+    #if PY_VERSION_HEX < 0x030C0000
+    #define needle_dict_version(dict) (((PyDictObject*) (dict))->ma_version_tag)
+    #else
+    #define needle_dict_version(dict) 0
+    #endif
+    """
+    unsigned long long dict_version "needle_dict_version" (PyObject*)  # another number after each change; 0: not known
+
 cdef extern from "Python.h":
     PyObject* PyDict_GetItemWithError(object, object) except? NULL
     ctypedef struct PyFrameObject:
@@ -47,6 +57,7 @@ cdef class Guard:
     def __init__(self, str kind not None, container, key, str what not None):
         self.kind, self.container, self.key, self.what = KINDS[kind], container, key, what
         self.expected = self.found()
+        self.is_dict, self.version = type(container) is dict, 0
         if self.kind == ATTRIBUTE and type(container) is CellType and key == "cell_contents":
             self.kind = CELL
         if self.kind == ATTRIBUTE and type(container) is FunctionType and key == "__code__":
@@ -68,6 +79,18 @@ cdef class Guard:
 
     cpdef bint holds(self) except -1:
         """Whether what is there is still the same object, or a value that cannot be told from it."""
+        cdef unsigned long long version
+        if not self.is_dict:
+            return self.holds_now()
+        version = dict_version(<PyObject*> self.container)
+        if version != 0 and version == self.version:
+            return True                 # nobody has written to the dict since it held
+        if not self.holds_now():
+            return False
+        self.version = version
+        return True
+
+    cdef bint holds_now(self) except -1:
         cdef PyObject* found
         if self.kind == CELL:
             found = PyCell_GET(self.container)
@@ -78,9 +101,9 @@ cdef class Guard:
             return PyFunction_GET_CODE(self.container) is <PyObject*> self.expected
         if self.kind == ENTRIES:
             return self.same_entries()
-        if self.kind == COUNT and type(self.container) is dict:
+        if self.kind == COUNT and self.is_dict:
             return PyDict_Size(self.container) == <Py_ssize_t> self.expected
-        if self.kind == ITEM and type(self.container) is dict:
+        if self.kind == ITEM and self.is_dict:
             found = PyDict_GetItemWithError(self.container, self.key)
             if found is NULL:
                 return self.expected is MISSING
@@ -99,7 +122,7 @@ cdef class Guard:
                     return False
                 i += 1
             return True
-        if type(self.container) is not dict:
+        if not self.is_dict:
             return same(self.found(), self.expected)
         keys, values = self.expected
         if PyDict_Size(self.container) != PyTuple_GET_SIZE(keys):

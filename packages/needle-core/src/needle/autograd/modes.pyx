@@ -22,7 +22,7 @@ cdef Modes* modes_here() noexcept nogil:
 
 
 def set_mode(str name, int value):
-    """Set a switch of this thread (no_grad, lazy, anomaly; see needle.modes) and return what it was."""
+    """Set a switch of this thread (no_grad, lazy, anomaly, torch; see needle.modes) and return what it was."""
     cdef Modes* here = modes_here()
     cdef int before
     if name == "no_grad":
@@ -31,8 +31,10 @@ def set_mode(str name, int value):
         before, here.lazy = here.lazy, value
     elif name == "anomaly":
         before, here.anomaly = here.anomaly, value
+    elif name == "torch":
+        before, here.torch = here.torch, value
     else:
-        raise ValueError(f"set_mode: {name}: expected no_grad, lazy or anomaly")
+        raise ValueError(f"set_mode: {name}: expected no_grad, lazy, anomaly or torch")
     return before
 
 
@@ -40,6 +42,19 @@ def set_lazy_by_default(bint lazy):
     """What LAZY_MODE of needle.autograd says, for every thread."""
     global lazy_by_default
     lazy_by_default = lazy
+
+
+def set_torch_by_default(bint torch):
+    """What needle.compat() says, for every thread; returns what it said before."""
+    global torch_by_default
+    before = torch_by_default
+    torch_by_default = torch
+    return before
+
+
+def follows_torch():
+    """Whether PyTorch's meaning holds in this thread where Needle's is another one; see needle.compat."""
+    return means_torch(modes_here())
 
 
 def is_grad_enabled():

@@ -11,7 +11,7 @@ cimport cython
 cdef class Operators:
     def __cinit__(self):
         from needle import ops
-        self.ops = ops
+        self.ops = ops.PLAIN
         self.add, self.multiply, self.divide = ops.EWiseAdd(), ops.EWiseMul(), ops.EWiseDiv()
         self.negate, self.matmul = ops.Negate(), ops.MatMul()
         self.add_scalar, self.mul_scalar, self.div_scalar = ops.AddScalar, ops.MulScalar, ops.DivScalar

@@ -12,7 +12,7 @@ from needle_ndarray.extension import Runner, like
 from needle.autograd.arrays cimport Arrays, load_arrays
 from needle.autograd.dtype_rules cimport get_default_dtype
 from needle.autograd.guards cimport Guard
-from needle.autograd.modes cimport Modes, is_lazy, modes_here
+from needle.autograd.modes cimport Modes, is_lazy, means_torch, modes_here
 from needle.autograd.recording cimport flag_bits, realize
 from needle.autograd.tensor cimport Tensor
 from needle.autograd.values cimport TensorTuple, Value, assign, make_leaf
@@ -63,7 +63,7 @@ def modes_key():
     cdef Modes* here = modes_here()
     if is_lazy(here) or here.anomaly or here.used is not NULL or here.trace is not NULL:
         return None
-    return bool(here.no_grad), get_default_dtype()
+    return bool(here.no_grad), get_default_dtype(), bool(means_torch(here))
 
 
 # ---- Arguments and results --------------------------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ cdef class TensorPlan:
     cdef set own                        # ids of values
     cdef set written                    # ids of buffers of values that a replay writes to; None: have to be looked up
     cdef Py_ssize_t fresh
-    cdef bint no_grad, plain, writes_arguments
+    cdef bint no_grad, torch, plain, writes_arguments
     cdef readonly object built
 
     def __init__(self, built, list guards, list arguments, list values, list gradients, list fresh, list bound, list renewed,
@@ -242,7 +242,7 @@ cdef class TensorPlan:
         self.own = {id((<Known> each).value) for each in self.values}
         self.rebuild, self.replays, self.next_check = rebuild, 0, 64
         self.no_grad, self.default_dtype = modes_here().no_grad, get_default_dtype()
-        self.writes_arguments = built.writes_arguments
+        self.torch, self.writes_arguments = means_torch(modes_here()), built.writes_arguments
 
     def takes(self, tuple args not None):
         """Whether the arguments are tensors, one by one, and these, the modes and all that was there before are as recorded."""
@@ -252,7 +252,8 @@ cdef class TensorPlan:
         cdef Modes* here = modes_here()
         cdef Py_ssize_t i, k
         if not self.plain or len(args) != len(self.arguments) or here.no_grad != self.no_grad or here.anomaly or is_lazy(here) \
-                or here.used is not NULL or here.trace is not NULL or get_default_dtype() is not self.default_dtype:
+                or here.used is not NULL or here.trace is not NULL or get_default_dtype() is not self.default_dtype \
+                or means_torch(here) != self.torch:
             return False
         for i in range(len(args)):
             if type(args[i]) is not Tensor:

@@ -15,14 +15,19 @@ from needle.autograd.arguments cimport as_constant
 from needle.autograd.arrays cimport Arrays, load_arrays
 from needle.autograd.backward cimport backward
 from needle.autograd.dtype_rules cimport FLOAT32, to_array
-from needle.autograd.modes cimport modes_here
+from needle.autograd.modes cimport means_torch, modes_here
 from needle.autograd.naming cimport show_in_autograd
 from needle.autograd.operators cimport operators
 from needle.autograd.recording cimport apply, note_used, read, realize
 from needle.autograd.tracing cimport handed_out, note_read, note_write
-from needle.autograd.values cimport Value, assign, is_unknown, make_leaf
+from needle.autograd.values cimport Value, assign, is_unknown, looks, make_leaf
 
 from needle.autograd.dtype_rules import result_dtype
+
+cdef extern from "Python.h":
+    ctypedef struct PyTypeObject:
+        PyObject* tp_dict
+    void PyType_Modified(type)
 
 cdef Arrays arrays = load_arrays()
 cdef object ndarray_type = array_api.NDArray
@@ -43,7 +48,7 @@ cdef class Tensor(Value):
     device : where it lives; default: that of `array`, or `needle.default_device()`
     dtype : default: that of `array`, but Python numbers and float64 arrays become `needle.get_default_dtype()`, float32
         (float64 with NEEDLE_BACKEND=np)
-    requires_grad : whether `backward` computes its gradient; floats only
+    requires_grad : whether `backward` computes its gradient; floats only; within `needle.compat("torch")` only where asked for
 
     >>> import needle as ndl
     >>> x = ndl.Tensor([[1.0, 2.0], [3.0, 4.0]])
@@ -56,7 +61,7 @@ cdef class Tensor(Value):
     __array_ufunc__ = None      # NumPy leaves operators with us to us
 
     @cython.embedsignature(False)       # Cython's puts the * in the wrong place
-    def __init__(self, array, device=None, *, dtype=None, requires_grad=True):
+    def __init__(self, array, device=None, *, dtype=None, requires_grad=None):
         if isinstance(array, Tensor):
             data = shared = read(<Tensor> array)
             if device is not None:
@@ -71,6 +76,8 @@ cdef class Tensor(Value):
             raise TypeError("Tensor.__init__: the tensor exists already; make a new one")
         self.array = data
         self.stamp = arrays.clock[0]
+        if requires_grad is None:
+            requires_grad = type(self) is not Tensor or not means_torch(modes_here())      # a Parameter is trained
         self.wants_grad = requires_grad and data.dtype.is_float
 
     # ---- Looking --------------------------------------------------------------------------
@@ -93,7 +100,7 @@ cdef class Tensor(Value):
 
     @property
     def size(self):
-        return Size(count(self))
+        return Size(count(self), self.shape)
 
     @property
     def nbytes(self):
@@ -115,12 +122,16 @@ cdef class Tensor(Value):
 
     @property
     def grad(self):
+        global looks
+        looks += 1
         if modes_here().used is not NULL:
             note_used((self,), modes_here(), False)
         return self.gradient
 
     @grad.setter
     def grad(self, value):
+        global looks
+        looks += 1
         if value is not None and not isinstance(value, Tensor):
             raise TypeError(f"Tensor.grad: expected a Tensor or None, got {type(value).__name__}")
         if modes_here().used is not NULL:
@@ -167,7 +178,7 @@ cdef class Tensor(Value):
 
     def __bool__(self):
         """The value of a bool or an integer, of one element; a tensor of floats is an object like any other, and true."""
-        return True if self.dtype.is_float else bool(handed_out(self))
+        return True if self.dtype.is_float and not means_torch(modes_here()) else bool(handed_out(self))
 
     def __repr__(self):
         text = np.array2string(read(self).numpy(), separator=", ", prefix="needle.Tensor(", threshold=1000, edgeitems=3)
@@ -183,8 +194,13 @@ cdef class Tensor(Value):
     def __hash__(self):
         return object_hash(self)
 
+    def __dir__(self):
+        return [name for name in object_dir(self) if hasattr(type(self), name) or name in getattr(self, "__dict__", ())]
+
     def __richcmp__(self, other, int op):
         if op == 2 or op == 3:
+            if means_torch(modes_here()) and (known(other) or is_number(other)):
+                return (operators().ops.equal if op == 2 else operators().ops.not_equal)(self, other)
             if self is not other and seems_value(self, other):
                 warn_of_identity("==" if op == 2 else "!=", other)
             return (self is other) == (op == 2)
@@ -247,15 +263,21 @@ cdef class Tensor(Value):
                 self.hooks.remove(entry)
         return remove
 
-    def backward(self, out_grad=None, *, bint accumulate=False):
+    def backward(self, out_grad=None, *, accumulate=None, gradient=None, retain_graph=None, create_graph=None):
         """Compute the gradient of every leaf that requires one, and put it into its `.grad`.
 
         Parameters
         ----------
-        out_grad : the gradient of this tensor; ones by default
-        accumulate : add to the `.grad` that is there instead of replacing it; the sums carry no graph
+        out_grad, gradient : the gradient of this tensor; ones by default
+        accumulate : add to the `.grad` that is there instead of replacing it; by default only within `needle.compat("torch")`
+        create_graph : whether gradients have a graph of their own; by default unless they accumulate
+        retain_graph : of no effect: a graph can always be walked again
         """
-        backward(self, out_grad, accumulate)
+        if gradient is not None and out_grad is not None:
+            raise TypeError("backward: out_grad and gradient are two names for the same argument")
+        cdef bint adds = means_torch(modes_here()) if accumulate is None else accumulate
+        cdef bint plain = adds and not create_graph
+        backward(self, gradient if out_grad is None else out_grad, adds, plain)
 
     # ---- Operators --------------------------------------------------------------------------
 
@@ -342,6 +364,41 @@ cdef class Tensor(Value):
     def __imatmul__(self, other):
         return write(self, assign_product, other) if writes(self) else self @ other
 
+    def __floordiv__(self, other):
+        return operators().ops.floor_divide(self, other) if is_number(other) or known(other) else NotImplemented
+
+    def __rfloordiv__(self, other):
+        return operators().ops.floor_divide(other, self) if is_number(other) or known(other) else NotImplemented
+
+    def __mod__(self, other):
+        return operators().ops.remainder(self, other) if is_number(other) or known(other) else NotImplemented
+
+    def __rmod__(self, other):
+        return operators().ops.remainder(other, self) if is_number(other) or known(other) else NotImplemented
+
+    # Of bools and integers, bit by bit, and constants: a comparison has no derivative.
+
+    def __and__(self, other):
+        return operators().ops.bitwise_and(self, other) if is_number(other) or known(other) else NotImplemented
+
+    def __rand__(self, other):
+        return self & other
+
+    def __or__(self, other):
+        return operators().ops.bitwise_or(self, other) if is_number(other) or known(other) else NotImplemented
+
+    def __ror__(self, other):
+        return self | other
+
+    def __xor__(self, other):
+        return operators().ops.bitwise_xor(self, other) if is_number(other) or known(other) else NotImplemented
+
+    def __rxor__(self, other):
+        return self ^ other
+
+    def __invert__(self):
+        return operators().ops.bitwise_not(self)
+
     def __neg__(self):
         return apply(operators().negate, (self,))
 
@@ -356,7 +413,6 @@ cdef class Tensor(Value):
 
     def __setitem__(self, key, value):
         """Write in place: into the array where nothing is recorded, else this tensor becomes the result of SetItem."""
-        cdef Tensor old
         recorded = not modes_here().no_grad
         if recorded and self.op is None and self.wants_grad:
             raise RuntimeError("a leaf that requires a gradient cannot be written to; do it within no_grad(), or to a clone()")
@@ -369,71 +425,65 @@ cdef class Tensor(Value):
                 note_read(<Value> value)
             realize(self)[key] = realize(<Value> value) if isinstance(value, Value) else value
             return
-        if self.uses:
-            raise RuntimeError("the tensor has been used already: writing to it would change what was computed from it."
-                               " ops.setitem(x, key, value) returns a new one")
-        old = Tensor.__new__(Tensor)
-        old.op, old.inputs, old.array, old.wants_grad = self.op, self.inputs, realize(self), self.wants_grad
-        old.stamp, old.origin = self.stamp, self.origin
-        self.op, self.inputs, self.array = None, (), old.array
-        try:
-            made = <Tensor?> operators().ops.setitem(old, key, value)
-        except BaseException:
-            self.op, self.inputs, old.inputs = old.op, old.inputs, ()
-            raise
-        self.op, self.inputs, self.array, self.wants_grad = made.op, made.inputs, (<Value> made).array, True
-        self.stamp = (<Value> made).stamp
-        (<Value> made).inputs = ()
-        if modes_here().trace is not NULL:
-            (<list> modes_here().trace).append(self)
+        become(self, operators().ops.setitem, (key, value))
 
     # ---- Methods, each the op of that name --------------------------------------------------------------------------
 
     def matmul(self, other):
         return operators().ops.matmul(self, other)
 
-    # `axis`, `dtype` and `out` are what np.sum(x) and its like hand on.
+    # `axis`, `dtype` and `out` are what np.sum(x) and its like hand on, `dim` and `keepdim` PyTorch's names of axes and keepdims.
 
-    def sum(self, axes=None, keepdims=False, *, axis=None, dtype=None, out=None):
-        if axis is not None or dtype is not None or out is not None:
-            axes = axes_of("sum", axes, axis, dtype, out)
-        return apply(operators().summation(axes, keepdims), (self,))
+    def sum(self, axes=None, keepdims=False, *, axis=None, dim=None, keepdim=False, dtype=None, out=None):
+        if axis is not None or dim is not None or dtype is not None or out is not None:
+            axes = axes_of("sum", axes, axis, dim, dtype, out)
+        return apply(operators().summation(axes, keepdims or keepdim), (self,))
 
-    def mean(self, axes=None, keepdims=False, *, axis=None, dtype=None, out=None):
-        return operators().ops.mean(self, axes_of("mean", axes, axis, dtype, out), keepdims)
+    def mean(self, axes=None, keepdims=False, *, axis=None, dim=None, keepdim=False, dtype=None, out=None):
+        return operators().ops.mean(self, axes_of("mean", axes, axis, dim, dtype, out), keepdims or keepdim)
 
-    def var(self, axes=None, keepdims=False, ddof=0, *, axis=None, dtype=None, out=None):
-        return operators().ops.var(self, axes_of("var", axes, axis, dtype, out), keepdims, ddof)
+    def var(self, axes=None, keepdims=False, ddof=None, *, axis=None, dim=None, keepdim=False, correction=None, unbiased=None,
+            dtype=None, out=None):
+        axes = axes_of("var", axes, axis, dim, dtype, out)
+        return operators().ops.var(self, axes, keepdims or keepdim, ddof, correction=correction, unbiased=unbiased)
 
-    def std(self, axes=None, keepdims=False, ddof=0, *, axis=None, dtype=None, out=None):
-        return operators().ops.std(self, axes_of("std", axes, axis, dtype, out), keepdims, ddof)
+    def std(self, axes=None, keepdims=False, ddof=None, *, axis=None, dim=None, keepdim=False, correction=None, unbiased=None,
+            dtype=None, out=None):
+        axes = axes_of("std", axes, axis, dim, dtype, out)
+        return operators().ops.std(self, axes, keepdims or keepdim, ddof, correction=correction, unbiased=unbiased)
 
-    def max(self, axes=None, keepdims=False, *, axis=None, out=None):
-        return operators().ops.max(self, axes_of("max", axes, axis, None, out), keepdims)
+    def max(self, axes=None, keepdims=False, *, axis=None, dim=None, keepdim=False, out=None):
+        """The largest element over axes; with dim=, as in PyTorch, the pair (values, indices)."""
+        axes = axes_of("max", axes, axis, None if axes is None else dim, None, out)
+        return operators().ops.max(self, axes, keepdims or keepdim, dim=dim)
 
-    def min(self, axes=None, keepdims=False, *, axis=None, out=None):
-        return operators().ops.min(self, axes_of("min", axes, axis, None, out), keepdims)
+    def min(self, axes=None, keepdims=False, *, axis=None, dim=None, keepdim=False, out=None):
+        """The smallest element over axes; with dim=, as in PyTorch, the pair (values, indices)."""
+        axes = axes_of("min", axes, axis, None if axes is None else dim, None, out)
+        return operators().ops.min(self, axes, keepdims or keepdim, dim=dim)
 
-    def argmax(self, axis=None, keepdims=False):
-        return operators().ops.argmax(self, axis, keepdims)
+    def argmax(self, axis=None, keepdims=False, *, axes=None, dim=None, keepdim=False):
+        return operators().ops.argmax(self, axes_of("argmax", axis, axes, dim, None, None), keepdims or keepdim)
 
-    def argmin(self, axis=None, keepdims=False):
-        return operators().ops.argmin(self, axis, keepdims)
+    def argmin(self, axis=None, keepdims=False, *, axes=None, dim=None, keepdim=False):
+        return operators().ops.argmin(self, axes_of("argmin", axis, axes, dim, None, None), keepdims or keepdim)
 
-    def any(self, axes=None, keepdims=False, *, axis=None, out=None):
-        return operators().ops.any(self, axes_of("any", axes, axis, None, out), keepdims)
+    def any(self, axes=None, keepdims=False, *, axis=None, dim=None, keepdim=False, out=None):
+        return operators().ops.any(self, axes_of("any", axes, axis, dim, None, out), keepdims or keepdim)
 
-    def all(self, axes=None, keepdims=False, *, axis=None, out=None):
-        return operators().ops.all(self, axes_of("all", axes, axis, None, out), keepdims)
+    def all(self, axes=None, keepdims=False, *, axis=None, dim=None, keepdim=False, out=None):
+        return operators().ops.all(self, axes_of("all", axes, axis, dim, None, out), keepdims or keepdim)
 
-    def cumsum(self, axis=None, *, dtype=None, out=None):
-        return operators().ops.cumsum(self, axes_of("cumsum", axis, None, dtype, out))
+    def cumsum(self, axis=None, *, axes=None, dim=None, dtype=None, out=None):
+        return operators().ops.cumsum(self, axes_of("cumsum", axis, axes, dim, dtype, out))
 
-    def logsumexp(self, axes=None, keepdims=False):
-        return operators().ops.logsumexp(self, axes, keepdims)
+    def logsumexp(self, axes=None, keepdims=False, *, axis=None, dim=None, keepdim=False):
+        return operators().ops.logsumexp(self, axes_of("logsumexp", axes, axis, dim, None, None), keepdims or keepdim)
 
-    def softmax(self, axes=-1):
-        return operators().ops.softmax(self, axes)
+    def softmax(self, axes=-1, *, axis=None, dim=None, dtype=None):
+        if axis is not None or dim is not None:
+            axes = axes_of("softmax", None, axis, dim, None, None)
+        return operators().ops.softmax(self if dtype is None else self.astype(dtype), axes)
 
     def reshape(self, *shape):
         return operators().ops.reshape(self, shape[0] if len(shape) == 1 else shape)
@@ -441,29 +491,35 @@ cdef class Tensor(Value):
     def broadcast_to(self, *shape):
         return operators().ops.broadcast_to(self, shape[0] if len(shape) == 1 else shape)
 
-    def transpose(self, *axes_to_swap, axes=None):
+    def transpose(self, *axes_to_swap, axes=None, dim0=None, dim1=None):
         """Two axes swapped, `transpose((0, 1))` or `transpose(0, 1)`; by default the last two."""
+        if dim0 is not None and dim1 is not None and axes is None:
+            axes = (dim0, dim1)
         if len(axes_to_swap) == 1 and axes is None:
             return operators().ops.transpose(self, axes_to_swap[0])
         return operators().ops.transpose(self, axes_to_swap or axes)
 
-    def permute(self, *axes):
-        return operators().ops.permute(self, axes[0] if len(axes) == 1 else axes)
+    def permute(self, *axes, dims=None):
+        return operators().ops.permute(self, dims if dims is not None else axes[0] if len(axes) == 1 else axes)
 
     def swapaxes(self, axis1, axis2):
         return operators().ops.swapaxes(self, axis1, axis2)
 
-    def squeeze(self, axis=None):
-        return operators().ops.squeeze(self, axis)
+    def squeeze(self, axis=None, *, dim=None):
+        return operators().ops.squeeze(self, axes_of("squeeze", axis, None, dim, None, None))
 
     def expand_dims(self, axis):
         return operators().ops.expand_dims(self, axis)
 
-    def flip(self, axes=None):
-        return operators().ops.flip(self, axes)
+    def flip(self, *axes_to_flip, axes=None, axis=None, dims=None):
+        """Reversed along axes, `flip((0, 1))` or `flip(0, 1)`; by default all."""
+        if axes_to_flip:
+            axis = axes_of("flip", axis, axes, None, None, None)
+            axes = axes_to_flip[0] if len(axes_to_flip) == 1 else axes_to_flip
+        return operators().ops.flip(self, axes_of("flip", axes, axis, dims, None, None))
 
-    def take(self, index, axis=None):
-        return operators().ops.take(self, index, axis)
+    def take(self, index, axis=None, *, dim=None):
+        return operators().ops.take(self, index, axes_of("take", axis, None, dim, None, None))
 
     def exp(self):
         return operators().ops.exp(self)
@@ -504,8 +560,9 @@ cdef class Tensor(Value):
     def astype(self, dtype):
         return operators().ops.astype(self, dtype)
 
-    def to(self, device):
-        return operators().ops.to_device(self, device)
+    def to(self, *where, device=None, dtype=None, non_blocking=False, copy=False):
+        """On a device, in a dtype, or as another tensor is: `to(device)`, `to(dtype)`, `to(device, dtype)`, `to(other)`."""
+        return operators().ops.to(self, *where, device=device, dtype=dtype, copy=copy)
 
     @property
     def T(self):
@@ -526,13 +583,16 @@ cpdef Py_ssize_t count(Tensor x):
     return size
 
 
-cdef object axes_of(str what, object axes, object axis, object dtype, object out):
-    """The axes of a reduction, given by either name; dtype and out are NumPy's, and cannot be given"""
+cdef object axes_of(str what, object axes, object axis, object dim, object dtype, object out):
+    """The axes of a reduction, given by any of three names; dtype and out are NumPy's, and cannot be given"""
+    if axis is None and dim is None and dtype is None and out is None:
+        return axes
     if out is not None or dtype is not None:
         raise TypeError(f"{what}: a Tensor's {what} takes no {'out' if out is not None else 'dtype'}")
-    if axes is not None and axis is not None:
-        raise TypeError(f"{what}: axes {axes} and axis {axis} are two names for the same argument")
-    return axes if axis is None else axis
+    given = [(name, value) for name, value in (("axes", axes), ("axis", axis), ("dim", dim)) if value is not None]
+    if len(given) > 1:
+        raise TypeError(f"{what}: {given[0][0]} {given[0][1]} and {given[1][0]} {given[1][1]} are two names for the same argument")
+    return given[0][1]
 
 
 # ---- Identity and values --------------------------------------------------------------------------
@@ -567,6 +627,28 @@ cdef object write(Tensor self, object function, object other):
     return self
 
 
+cpdef int become(Tensor self, object function, tuple args) except -1:
+    """Make a tensor the result of function(self, *args), recorded: what it was so far becomes a node before it"""
+    if self.uses:
+        raise RuntimeError("the tensor has been used already: writing to it would change what was computed from it."
+                           " ops.setitem(x, key, value) returns a new one")
+    cdef Tensor made, old = Tensor.__new__(Tensor)
+    old.op, old.inputs, old.array, old.wants_grad = self.op, self.inputs, realize(self), self.wants_grad
+    old.stamp, old.origin = self.stamp, self.origin
+    self.op, self.inputs, self.array = None, (), old.array
+    try:
+        made = <Tensor?> function(old, *args)
+    except BaseException:
+        self.op, self.inputs, old.inputs = old.op, old.inputs, ()
+        raise
+    self.op, self.inputs, self.array, self.wants_grad = made.op, made.inputs, (<Value> made).array, True
+    self.stamp = (<Value> made).stamp
+    (<Value> made).inputs = ()
+    if modes_here().trace is not NULL:
+        (<list> modes_here().trace).append(self)
+    return 0
+
+
 def assign_product(array, other):
     """array @= other"""
     made = array @ (other if isinstance(other, ndarray_type) else array_api.asarray(other, dtype=array.dtype, device=array.device))
@@ -576,6 +658,7 @@ def assign_product(array, other):
 
 
 cdef object object_hash = object.__hash__
+cdef object object_dir = object.__dir__
 
 
 cdef inline bint has_floats(Tensor x):
@@ -599,6 +682,16 @@ cdef inline bint known(object x):
 def rebuild(cls, data, requires_grad):
     """What unpickling calls."""
     return make_leaf(cls, data, requires_grad)
+
+
+def add_methods(dict methods not None):
+    """Make functions methods of Tensor, whose class is compiled: those of needle.torch_names, when `needle` is imported."""
+    cdef dict names = <dict> (<PyTypeObject*> Tensor).tp_dict
+    for name in methods:
+        if name in names:
+            raise ValueError(f"add_methods: {name} is a method already")
+    names.update(methods)
+    PyType_Modified(Tensor)
 
 
 show_in_autograd(Tensor, "needle.autograd.Tensor")

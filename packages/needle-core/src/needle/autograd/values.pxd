@@ -34,6 +34,7 @@ cdef class Value:
     cdef object spec                    # (shape, dtype, device) of dropped data
     cdef readonly object origin         # in anomaly and in lazy mode, and in a trace: the line that made it
     cdef object gradient                # of a leaf, or after retain_grad()
+    cdef long long looked               # `looks` when backward put the gradient there
     cdef list hooks                     # called with the gradient
     cdef bint retains_grad
     cdef bint wants_grad
@@ -51,6 +52,8 @@ cdef class TensorTuple(Value):
     cdef Py_ssize_t count(self) except -1
     cdef Value entry(self, Py_ssize_t i)
 
+
+cdef long long looks                    # how often somebody has read or set a gradient
 
 cdef Value make_leaf(type cls, object data, bint requires_grad)
 cdef int assign(Value value, object data) except -1

@@ -262,6 +262,8 @@ def with_gradients(params):
     """What an optimizer works on: the tensors that have a gradient, their data, and the data of their gradients, as lists."""
     cdef Tensor p
     cdef list chosen = [], data = [], grads = []
+    global looks
+    looks += 1
     params = bounded("with_gradients", params)
     if modes_here().used is not NULL:
         note_used(tuple(params), modes_here(), False)

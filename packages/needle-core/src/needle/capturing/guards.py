@@ -102,6 +102,8 @@ class Watch:
         if self._recorder.repeating or is_importing(frame):
             return None
         self.names.update(code.co_names)
+        if "__dict__" in code.co_names:  # a layer may read self.__dict__["modules"]
+            self.names.update(text for text in code.co_consts if isinstance(text, str))
         if kind == "other":
             if frame.f_globals.get("__name__") == "logging" and self._recorder.refused is None:
                 self._recorder.refuse("logs, which a replay would not", line_of(frame))

@@ -6,7 +6,7 @@ from typing import Any
 from needle.autograd import Tensor, TensorTuple
 from needle.autograd.replaying import Bound, Known, TensorPlan, as_value, data_and_gradient
 from needle.capturing.recordings import ARGUMENT, ARRAY, NUMBER, TENSOR, Recording, array_of
-from needle_ndarray import NDArray
+from needle_ndarray import NDArray, empty_cache
 from needle_ndarray.extension import Layout, Plan
 
 
@@ -20,7 +20,10 @@ class CapturedPlan:
         roles = recording.roles()
         results = self._results(recording)
         inputs = {key: roles[key][2] for key in rec.outside if key in roles}
-        self.plan = Plan(rec, list(inputs.values()), results, without)
+        moving = [array for key, array in inputs.items() if roles[key][0] == "argument"]
+        moving += self._handed_out(recording, results)
+        self.plan = Plan(rec, list(inputs.values()), results, without, moving)
+        empty_cache()  # of blocks that eager steps leave and replays have no use for: the arena takes their place
         built = self.plan.build()
         views = dict(zip(inputs, built.inputs, strict=True))
         written = {id(self.plan.outside[buffer]._handle) for buffer in built.written()}
@@ -72,6 +75,13 @@ class CapturedPlan:
                     self.left.append((kind, value))
                     arrays.append(now)
         return arrays
+
+    def _handed_out(self, recording: Recording, results: list[NDArray]) -> list[NDArray]:
+        """Results whose memory may be others' after each call: what is returned, and what is left in arguments."""
+        own = {id(leaf) for leaf in recording.leaves}
+        count, made = len(recording.outputs), recording.recorder.made
+        left = [array for array, (_, value) in zip(results[count:], self.left, strict=True) if id(value) in own]
+        return [array for array in [*results[:count], *left] if id(array._handle) in made]
 
     def _bound(self, recording: Recording, results: list[NDArray]) -> tuple[list[Bound], list[int]]:
         """Where results go, and the buffers that belong to one binding alone, in the order of these."""

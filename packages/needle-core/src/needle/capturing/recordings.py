@@ -190,7 +190,7 @@ def shifted(arg: Any, shifts: dict[int, int]) -> Any:
     if hasattr(arg, "buffer"):
         shift = shifts.get(arg.buffer, 0)
         return arg._replace(offset=arg.offset - shift // arg.dtype.itemsize) if shift else arg
-    return type(arg)([shifted(each, shifts) for each in arg]) if isinstance(arg, (list, tuple)) and arg else arg
+    return type(arg)([shifted(each, shifts) for each in arg]) if type(arg) in (list, tuple) and arg else arg
 
 
 def array_of(leaf: Any) -> NDArray:

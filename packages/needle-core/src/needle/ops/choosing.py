@@ -2,7 +2,16 @@
 
 import numpy as np
 
-from needle.autograd import Tensor, TensorOp, array_api, as_constant, constant, get_default_dtype
+from needle.autograd import (
+    Tensor,
+    TensorOp,
+    array_api,
+    as_constant,
+    constant,
+    get_default_dtype,
+    handed_out,
+    result_dtype,
+)
 from needle.ops.conversion import astype
 from needle.ops.helpers import no_bool, number
 
@@ -90,8 +99,10 @@ def clip(a, low=None, high=None):
     return Clip(low, high)(a)
 
 
-def where(condition, a, b):
-    """a where the condition holds, else b; a and b may be numbers, and all of them arrays."""
+def where(condition, a=None, b=None):
+    """a where the condition holds, else b; a and b may be numbers, and all of them arrays. Of a condition alone, where it holds."""
+    if a is None and b is None:
+        return tuple([Tensor.make_const(i) for i in array_api.nonzero(handed_out(condition))])
     no_bool("where: the condition", condition)
     like = next((x for x in (a, b) if isinstance(x, Tensor)), None)
     if like is None:
@@ -129,6 +140,24 @@ greater = _comparison(array_api.greater)
 greater_equal = _comparison(array_api.greater_equal)
 logical_and = _comparison(array_api.logical_and)
 logical_or = _comparison(array_api.logical_or)
+logical_xor = _comparison(array_api.logical_xor)
+
+
+def _constant(function, name=None):
+    def apply(*args):
+        return constant(function, *args)
+
+    apply.__name__ = apply.__qualname__ = name or function.__name__
+    apply.__doc__ = f"Elementwise `{apply.__name__}`: a Tensor without a derivative."
+    return apply
+
+
+bitwise_and = _constant(array_api.bitwise_and)
+bitwise_or = _constant(array_api.bitwise_or)
+bitwise_xor = _constant(array_api.bitwise_xor)
+bitwise_not = _constant(array_api.invert, "bitwise_not")
+bitwise_left_shift = _constant(array_api.bitwise_left_shift)
+bitwise_right_shift = _constant(array_api.bitwise_right_shift)
 
 
 def _step(function):
@@ -140,11 +169,29 @@ def _step(function):
     return apply
 
 
+def floor_divide(a, b):
+    """floor(a / b): a Tensor without a derivative."""
+    like = next((x for x in (a, b) if isinstance(x, Tensor)), None)
+    if like is None:
+        raise TypeError(f"floor_divide: expected a Tensor, got {type(a).__name__} and {type(b).__name__}")
+    a, b = as_constant(a, like, "floor_divide"), as_constant(b, like, "floor_divide")
+    return constant(_floor_of_quotient, a, b, dtype=result_dtype(a.dtype, b.dtype))
+
+
+def _floor_of_quotient(a, b, dtype):
+    return array_api.floor_divide(a.astype(dtype, copy=False), b.astype(dtype, copy=False))
+
+
+_floor_of_quotient.__name__ = "floor_divide"  # what traces, and errors about them, call it
+
+
 logical_not = _step(array_api.logical_not)
 sign = _step(array_api.sign)
 floor = _step(array_api.floor)
 ceil = _step(array_api.ceil)
 round = _step(array_api.round)
+trunc = _step(array_api.trunc)
+signbit = _step(array_api.signbit)
 isnan = _step(array_api.isnan)
 isinf = _step(array_api.isinf)
 isfinite = _step(array_api.isfinite)

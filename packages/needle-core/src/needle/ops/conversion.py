@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from needle.autograd import TensorOp, array_api, constant
+from needle.autograd import Tensor, TensorOp, array_api, constant
 from needle.ops.helpers import cast
 
 
@@ -70,6 +70,20 @@ def astype(a, dtype):
     if array_api.dtype(dtype).is_float and a.dtype.is_float:
         return Astype(dtype)(a)
     return constant(cast, a, dtype=dtype)
+
+
+def to(a, *where, device=None, dtype=None, copy=False):
+    """On a device, in a dtype, or as another tensor is: `to(a, device)`, `to(a, dtype)`, `to(a, device, dtype)`, `to(a, other)`."""
+    for given in where:
+        if isinstance(given, Tensor):
+            device, dtype = given.device, given.dtype
+        elif isinstance(given, (array_api.DType, np.dtype, type)) or _names_dtype(given):
+            dtype = given
+        elif given is not None and not isinstance(given, bool):  # non_blocking and copy are PyTorch's
+            device = given
+    made = to_device(a, None if device is None else array_api.device(device))
+    made = made if dtype is None else astype(made, dtype)
+    return Clone()(made) if copy and made is a else made
 
 
 def _names_dtype(given):

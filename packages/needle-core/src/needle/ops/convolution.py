@@ -3,9 +3,9 @@
 import math
 
 from needle.autograd import TensorOp, array_api, frozen
+from needle.ops.extremes import argmax
 from needle.ops.fused import FusedOp
 from needle.ops.indexing import gather
-from needle.ops.reductions import argmax
 from needle.ops.shapes import expand_dims, pad, reshape, stack
 from needle_ndarray.extension import both_sides, bounded, pair
 

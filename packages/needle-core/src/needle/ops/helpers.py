@@ -4,11 +4,12 @@ An op outlives the call that made it: backward reads its arguments again. So wha
 """
 
 import operator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from needle.autograd import NDArray, Tensor, TensorOp, constant, data_of, is_plain_key
+from needle_ndarray.extension import normal_axes
 
 
 def number(scalar: Any) -> Any:
@@ -18,9 +19,26 @@ def number(scalar: Any) -> Any:
     return scalar if type(scalar) in (float, int) or not hasattr(scalar, "item") else scalar.item()
 
 
+def kept_shape(shape, axes):
+    """The shape with every reduced axis of size 1.
+
+    >>> kept_shape((2, 3, 4), (0, -1))
+    (1, 3, 1)
+    """
+    gone = normal_axes("axes", axes, len(shape))
+    return tuple([1 if i in gone else n for i, n in enumerate(shape)])
+
+
 def array_of(a: Any) -> Any:
     """The NDArray of a Tensor; anything else as it is."""
     return data_of(a) if isinstance(a, Tensor) else a
+
+
+class ValuesAndIndices(NamedTuple):
+    """What `max(x, dim=1)`, `sort` and `topk` return: elements, and where they stood along the axis."""
+
+    values: Any
+    indices: Any
 
 
 class Undifferentiable(TensorOp):

@@ -1,6 +1,8 @@
 """Picking elements by position: indexing, take, gather, embedding."""
 
-from needle.autograd import TensorOp, array_api, data_of, frozen
+import numpy as np
+
+from needle.autograd import NDArray, Tensor, TensorOp, array_api, data_of, frozen
 from needle.ops.choosing import where
 from needle.ops.helpers import index_of, key_of
 from needle.ops.reductions import sum_to
@@ -116,7 +118,9 @@ def take(a, index, axis=None):
 
 
 def gather(a, index, axis=-1):
-    """y[i, j] = a[i, index[i, j]] for the last axis, and so on for other axes."""
+    """y[i, j] = a[i, index[i, j]] for the last axis, and so on for other axes. PyTorch's order, (a, axis, index), is taken too."""
+    if isinstance(axis, (Tensor, NDArray, np.ndarray)):
+        index, axis = axis, index
     index = data_of(index_of(a, index))
     if index.ndim != a.ndim:
         raise ValueError(f"gather: index has shape {index.shape}, the tensor {a.shape}: expected as many axes")

@@ -5,7 +5,7 @@ import math
 from needle.autograd import Tensor, TensorOp, array_api, as_constant, data_of
 from needle.ops.reductions import broadcast_to, sum_to
 from needle.ops.shapes import reshape
-from needle_ndarray.extension import parse_einsum, suits_linear
+from needle_ndarray.extension import RULES, parse_einsum
 
 
 class MatMul(TensorOp):
@@ -70,6 +70,7 @@ class RowsProduct(TensorOp):
 
 PRODUCT = {(ta, tb): MatMul((ta, tb)) for ta in (False, True) for tb in (False, True)}
 ROWS_PRODUCT, LINEAR = RowsProduct(), Linear()  # they hold nothing: one does for all calls
+LINEAR_RULE = RULES["linear"]
 
 
 class Einsum(TensorOp):
@@ -147,7 +148,7 @@ def linear(x, weight, bias=None):
         return matmul(x, weight)
     if not (isinstance(x, Tensor) and isinstance(weight, Tensor) and isinstance(bias, Tensor)):
         x, weight, bias = _tensors("linear", x, weight, bias)
-    if suits_linear(data_of(x), data_of(weight), data_of(bias)):
+    if LINEAR_RULE.fits(data_of(x), data_of(weight), data_of(bias)):
         return LINEAR(x, weight, bias)
     return matmul(x, weight) + bias
 

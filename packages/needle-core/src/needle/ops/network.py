@@ -11,6 +11,7 @@ from needle.ops.indexing import gather
 from needle.ops.linalg import matmul
 from needle.ops.reductions import broadcast_to, logsumexp, mean, softmax, summation
 from needle.ops.shapes import expand_dims, permute, reshape, transpose
+from needle.statistics import follow
 from needle_ndarray import broadcast_shapes
 from needle_ndarray.extension import repeat
 
@@ -220,7 +221,7 @@ def batch_norm(
         array_of(y)  # in lazy mode too: the statistics are wanted now
         for running, new in zip((running_mean, running_var), op.statistics, strict=True):
             if running is not None:
-                array_api.accumulate(running.realize_cached_data(), new, 1 - momentum, momentum)
+                follow(running, new, 1 - momentum, momentum)
     return y if order is None else permute(y, tuple([order.index(i) for i in range(ndim)]))
 
 

@@ -2,29 +2,20 @@
 
 import math
 
-from needle.autograd import TensorOp, array_api, constant, count, frozen
+from needle.autograd import TensorOp, array_api, constant, count, follows_torch, frozen
 from needle.ops.choosing import equal, where
 from needle.ops.conversion import astype
 from needle.ops.functions import exp
+from needle.ops.helpers import kept_shape
 from needle.ops.shapes import flip, reshape
 from needle_ndarray.extension import normal_axes
-
-
-def _kept_shape(shape, axes):
-    """The shape with every reduced axis of size 1.
-
-    >>> _kept_shape((2, 3, 4), (0, -1))
-    (1, 3, 1)
-    """
-    gone = normal_axes("axes", axes, len(shape))
-    return tuple([1 if i in gone else n for i, n in enumerate(shape)])
 
 
 def _spread(y, x, axes):
     """A result of reducing x over axes, brought back to x's shape."""
     if axes is None or y.ndim == x.ndim:
         return broadcast_to(y, x.shape)
-    return broadcast_to(reshape(y, _kept_shape(x.shape, axes)), x.shape)
+    return broadcast_to(reshape(y, kept_shape(x.shape, axes)), x.shape)
 
 
 class Summation(TensorOp):
@@ -101,34 +92,6 @@ class FitTo(TensorOp):
     def gradient(self, out_grad, node):
         g = node.inputs[0]
         return astype(broadcast_to(out_grad, g.shape), g.dtype), None
-
-
-class Extreme(TensorOp):
-    """dx = dy shared equally among the elements that are the largest (or smallest)"""
-
-    def __init__(self, axes=None, keepdims=False):
-        self.axes, self.keepdims = frozen(axes), keepdims
-
-    def gradient(self, out_grad, node):
-        x = node.inputs[0]
-        won = equal(x, node.realize_cached_data().reshape(_kept_shape(x.shape, self.axes)))
-        winners = won.realize_cached_data().sum(self.axes, keepdims=True).astype(x.dtype)
-        share = reshape(out_grad, winners.shape) / winners
-        return where(won, broadcast_to(share, x.shape), 0.0)
-
-
-class Max(Extreme):
-    """y = largest x over axes"""
-
-    def compute(self, x):
-        return x.max(self.axes, self.keepdims)
-
-
-class Min(Extreme):
-    """y = smallest x over axes"""
-
-    def compute(self, x):
-        return x.min(self.axes, self.keepdims)
 
 
 class Deviation(TensorOp):
@@ -232,31 +195,32 @@ def mean(a, axes=None, keepdims=False):
     return Mean(axes, keepdims)(a)
 
 
-def var(a, axes=None, keepdims=False, ddof=0):
-    """The average squared distance from the mean; its divisor is the number of elements minus ddof."""
+def var(a, axes=None, keepdims=False, ddof=None, *, correction=None, unbiased=None):
+    """The average squared distance from the mean; its divisor is the number of elements minus ddof.
+
+    `correction` and `unbiased` are PyTorch's spellings of ddof, which is 0 unless given, and 1 within `needle.compat("torch")`.
+    """
+    ddof = _freedom(ddof, correction, unbiased)
     n = _count(a, axes)
     centred = a - mean(a, axes, keepdims=True)
     return summation(centred * centred, axes, keepdims) / (n - ddof if n > ddof else math.nan)
 
 
-def std(a, axes=None, keepdims=False, ddof=0):
+def std(a, axes=None, keepdims=False, ddof=None, *, correction=None, unbiased=None):
     """The square root of `var`; where all values are equal, its gradient is 0."""
-    return Deviation()(var(a, axes, keepdims, ddof))
+    return Deviation()(var(a, axes, keepdims, ddof, correction=correction, unbiased=unbiased))
+
+
+def _freedom(ddof, correction, unbiased):
+    given = [n for n in (ddof, correction, None if unbiased is None else int(unbiased)) if n is not None]
+    if len(given) > 1:
+        raise TypeError("var: ddof, correction and unbiased are names for the same argument")
+    return given[0] if given else int(follows_torch())
 
 
 def _count(a, axes):
     n = math.prod([a.shape[i] for i in normal_axes("mean", axes, a.ndim)])
     return n if n else math.nan
-
-
-def max(a, axes=None, keepdims=False):
-    """The largest element over axes; where several are, they share the gradient."""
-    return Max(axes, keepdims)(a)
-
-
-def min(a, axes=None, keepdims=False):
-    """The smallest element over axes; where several are, they share the gradient."""
-    return Min(axes, keepdims)(a)
 
 
 def cumsum(a, axis=None):
@@ -280,16 +244,6 @@ def logsoftmax(a, axes=-1):
 
 
 # ---- Without a derivative: results are constants ----------------------------------------------------------
-
-
-def argmax(a, axis=None, keepdims=False):
-    """Position of the first largest element."""
-    return constant(array_api.argmax, a, axis=axis, keepdims=keepdims)
-
-
-def argmin(a, axis=None, keepdims=False):
-    """Position of the first smallest element."""
-    return constant(array_api.argmin, a, axis=axis, keepdims=keepdims)
 
 
 def any(a, axes=None, keepdims=False):

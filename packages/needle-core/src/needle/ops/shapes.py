@@ -1,6 +1,8 @@
 """Ops that move elements and change none: shapes, axes, joining, cutting."""
 
-from needle.autograd import Tensor, TensorOp, TensorTuple, TensorTupleOp, array_api, frozen
+from itertools import accumulate, pairwise
+
+from needle.autograd import Tensor, TensorOp, TensorTuple, TensorTupleOp, array_api, follows_torch, frozen
 from needle.ops.helpers import number
 from needle_ndarray.extension import bounded, normal_axes
 
@@ -189,9 +191,11 @@ def reshape(a, shape):
     return Reshape(shape)(a)
 
 
-def transpose(a, axes=None):
-    """Two axes swapped, by default the last two."""
-    return Transpose(axes)(a)
+def transpose(a, axes=None, axis2=None, *, dim0=None, dim1=None):
+    """Two axes swapped, `transpose(a, (0, 1))`, `transpose(a, 0, 1)` or by dim0 and dim1; by default the last two."""
+    if dim0 is not None and dim1 is not None and axes is None:
+        axes, axis2 = dim0, dim1
+    return Transpose(axes if axis2 is None else (axes, axis2))(a)
 
 
 def swapaxes(a, axis1, axis2):
@@ -201,6 +205,23 @@ def swapaxes(a, axis1, axis2):
 def permute(a, axes):
     """The axes in another order."""
     return Permute(axes)(a)
+
+
+def moveaxis(a, source, destination):
+    """Axes taken out and put in elsewhere; the others keep their order."""
+    taken = [
+        normal_axes("moveaxis", i, a.ndim)[0] for i in (source if isinstance(source, (tuple, list)) else (source,))
+    ]
+    places = [
+        normal_axes("moveaxis", i, a.ndim)[0]
+        for i in (destination if isinstance(destination, (tuple, list)) else (destination,))
+    ]
+    if len(taken) != len(places) or len(set(taken)) != len(taken) or len(set(places)) != len(places):
+        raise ValueError(f"moveaxis: from {source} to {destination}: expected as many different axes in both")
+    order = [i for i in range(a.ndim) if i not in taken]
+    for place, axis in sorted(zip(places, taken, strict=True)):
+        order.insert(place, axis)
+    return Permute(order)(a)
 
 
 def squeeze(a, axis=None):
@@ -242,9 +263,38 @@ def stack(args, axis=0):
     return Stack(axis)(*bounded("stack", args))
 
 
-def split(a, axis=0):
-    """The slices of a along an axis, as a TensorTuple: the inverse of `stack`."""
+def split(a, axis=0, *sizes_axis, dim=None, split_size_or_sections=None):
+    """The slices of a along an axis, as a TensorTuple: the inverse of `stack`.
+
+    PyTorch's meaning, pieces of a size or of several (see `split_sizes`), has `split(a, 2, 1)`, `split(a, 2, dim=1)`,
+    `split(a, [1, 2])` and, within `needle.compat("torch")`, `split(a, 2)`.
+    """
+    sizes = axis if split_size_or_sections is None else split_size_or_sections
+    if (
+        split_size_or_sections is not None
+        or isinstance(sizes, (list, tuple))
+        or sizes_axis
+        or dim is not None
+        or follows_torch()
+    ):
+        return split_sizes(a, sizes, *sizes_axis, **({} if dim is None else {"axis": dim}))
     return Split(axis)(a)
+
+
+def split_sizes(a, sizes, axis=0):
+    """Pieces of a along an axis, as a tuple: each of a size, the last one perhaps smaller, or of the sizes in a list."""
+    (at,) = normal_axes("split", axis, a.ndim)
+    n = a.shape[at]
+    if isinstance(sizes, (list, tuple)):
+        ends = list(accumulate(bounded("split", sizes)))
+        if not ends or ends[-1] != n or min(sizes) < 0:
+            raise ValueError(f"split: sizes {list(sizes)} of axis {axis} of shape {a.shape}: expected a sum of {n}")
+    else:
+        if sizes < 1:
+            raise ValueError(f"split: pieces of size {sizes}: expected 1 or more")
+        ends = [min(start + sizes, n) for start in range(0, n, sizes)] or [0]
+    before = (slice(None),) * at
+    return tuple([a[(*before, slice(start, end))] for start, end in pairwise([0, *ends])])
 
 
 def concatenate(args, axis=0):

@@ -1,0 +1,94 @@
+"""Second spellings that are functions of `needle` alone, and PyTorch's questions about devices."""
+
+from typing import Any
+
+import needle_ndarray as nd
+from needle import modes, ops
+from needle._sister import sister
+from needle.autograd import Tensor, get_default_dtype, result_dtype
+from needle.ops.spelling import any_spelling
+
+# ---- From lists of tensors --------------------------------------------------------------------------------
+
+
+def cat(tensors: Any, axis: int = 0) -> Tensor:
+    """Tensors one after the other along an axis."""
+    return ops.concatenate(tensors, axis)
+
+
+def hstack(tensors: Any) -> Tensor:
+    """Side by side: along axis 1, vectors along axis 0."""
+    given = [ops.reshape(x, (1,)) if x.ndim == 0 else x for x in tensors]
+    return ops.concatenate(given, 0 if given[0].ndim == 1 else 1)
+
+
+def vstack(tensors: Any) -> Tensor:
+    """One below the other: along axis 0, vectors as rows."""
+    return ops.concatenate([ops.reshape(x, (1, -1)) if x.ndim < 2 else x for x in tensors], 0)
+
+
+def broadcast_tensors(*tensors: Tensor) -> tuple:
+    """All of them at their common shape, as a tuple."""
+    return ops.broadcast_arrays(*tensors)
+
+
+def is_tensor(x: Any) -> bool:
+    return isinstance(x, Tensor)
+
+
+def is_floating_point(x: Tensor) -> bool:
+    return x.dtype.is_float
+
+
+def result_type(*given: Any) -> Any:
+    """The dtype of an op on tensors, dtypes and Python's numbers: integers take that of the floats among them."""
+    kinds = [x for x in given if not isinstance(x, (bool, int, float))]
+    numbers = [x for x in given if isinstance(x, (bool, int, float))]
+    found = result_dtype(*[nd.dtype(getattr(x, "dtype", x)) for x in kinds]) if kinds else nd.bool_
+    made = nd.result_type(found, *numbers)
+    return get_default_dtype() if made.is_float and not found.is_float else made
+
+
+def promote_types(a: Any, b: Any) -> Any:
+    """The dtype of an op on tensors of two dtypes."""
+    return result_dtype(nd.dtype(a), nd.dtype(b))
+
+
+# ---- Modes ------------------------------------------------------------------------------------------------
+
+
+class inference_mode(modes.set_grad_enabled):
+    """Nothing is recorded inside: `no_grad()`, under another name of PyTorch's."""
+
+    def __init__(self, mode: bool = True):
+        super().__init__(not mode)
+
+
+# ---- Files ------------------------------------------------------------------------------------------------
+
+
+def save(obj: Any, f: Any) -> None:
+    """Write a state (tensors, arrays, numbers, text, in dicts and lists) to a file; see needle_nn.checkpoint."""
+    with sister("needle.save", "needle-nn"):
+        from needle_nn.checkpoint import save_checkpoint
+    save_checkpoint(f, obj)
+
+
+def load(f: Any, map_location: Any = None, weights_only: bool = True) -> Any:
+    """What `save` has written; map_location and weights_only are PyTorch's: tensors come to the CPU, and nothing is unpickled."""
+    with sister("needle.load", "needle-nn"):
+        from needle_nn.checkpoint import load_checkpoint
+    return load_checkpoint(f)
+
+
+_OWN = [f for f in list(globals().values()) if getattr(f, "__module__", None) == __name__ and f.__name__[0] != "_"]
+FUNCTIONS: dict[str, Any] = {f.__name__: f if isinstance(f, type) else any_spelling(f) for f in _OWN}
+FUNCTIONS |= {"concat": FUNCTIONS["cat"]}
+#: What needle_ndarray has, and PyTorch under the same name: dtypes, devices, rules.
+FUNCTIONS |= {
+    name: getattr(nd, name)
+    for name in """device dtype finfo iinfo can_cast broadcast_shapes from_dlpack get_num_threads
+    set_num_threads pi e inf nan newaxis float32 float64 int32 int64 uint8""".split()
+}
+#: Dtypes under PyTorch's other names. `float`, `int` and `bool` are attributes of `needle`, which `import *` leaves alone.
+DTYPES = {"float": nd.float32, "double": nd.float64, "int": nd.int32, "long": nd.int64, "bool": nd.bool_}
