@@ -11,6 +11,7 @@ from needle_nn.training.callbacks import (
     SaveCheckpoints,
     TensorBoard,
 )
+from needle_nn.training.carried import Carried
 from needle_nn.training.metrics import Accuracy, Mean, accuracy, confusion_matrix, perplexity, top_k_accuracy
 from needle_nn.training.trainer import Trainer, fit
 
@@ -18,6 +19,7 @@ __all__ = [
     "Accuracy",
     "Average",
     "Callback",
+    "Carried",
     "EarlyStop",
     "Mean",
     "MetricsFile",

@@ -36,7 +36,12 @@ class Callback:
     `on_step_end` comes after a step of the optimizer, `on_epoch_end` after evaluation, with the epoch's metrics. In both the
     trainer's state is whole and may be saved. A callback with a state has `state_dict`, `load_state_dict` and a `name` of its own.
     `fitting` is a context around all of this: what it takes it gives back, however `fit` ends.
+
+    Where several ranks train, a callback is told on rank 0 only, which shows and writes for all. One that the training depends on
+    says `on_every_rank = True`; the logs are the same there. What all ranks do together, as `trainer.state_dict()`, needs it too.
     """
+
+    on_every_rank = False
 
     @property
     def name(self) -> str:
@@ -172,6 +177,8 @@ class SaveCheckpoints(Callback):
     go_on : what to tell the user after an interrupt
     """
 
+    on_every_rank = True
+
     def __init__(
         self,
         folder: str | os.PathLike | Checkpoints,
@@ -187,7 +194,7 @@ class SaveCheckpoints(Callback):
         self.go_on = go_on or f"trainer.load_state_dict(Checkpoints({place!r}).load()), then fit, goes on from there"
 
     def fitting(self, trainer: Any) -> AbstractContextManager[Any]:
-        return self.checkpoints.lock
+        return contextlib.nullcontext() if trainer.ranks.rank else self.checkpoints.lock
 
     def on_step_end(self, trainer: Any) -> None:
         if self.every and trainer.step % self.every == 0:
@@ -198,10 +205,13 @@ class SaveCheckpoints(Callback):
 
     def on_interrupt(self, trainer: Any) -> None:
         path = self.save(trainer)
-        print(f"\ninterrupted; saved {path}\n{self.go_on}", file=sys.stderr, flush=True)
+        if path is not None:
+            print(f"\ninterrupted; saved {path}\n{self.go_on}", file=sys.stderr, flush=True)
 
-    def save(self, trainer: Any) -> Path:
-        return self.checkpoints.save(trainer.step, {**trainer.state_dict(), "run": self.extra})
+    def save(self, trainer: Any) -> Path | None:
+        """Write a checkpoint; its path, None on other ranks than rank 0, which all call this."""
+        state = trainer.state_dict()
+        return None if trainer.ranks.rank else self.checkpoints.save(trainer.step, {**state, "run": self.extra})
 
 
 class EarlyStop(Callback):
@@ -209,6 +219,8 @@ class EarlyStop(Callback):
 
     This and the two below have a state: in the list of callbacks they stand before `SaveCheckpoints`.
     """
+
+    on_every_rank = True
 
     def __init__(self, stopping: Any, metric: str = "valid_loss"):
         self.stopping, self.metric = stopping, metric
@@ -227,6 +239,8 @@ class EarlyStop(Callback):
 class Plateau(Callback):
     """Show a metric of the epochs to `optim.ReduceOnPlateau`."""
 
+    on_every_rank = True
+
     def __init__(self, schedule: Any, metric: str = "valid_loss"):
         self.schedule, self.metric = schedule, metric
 
@@ -242,6 +256,8 @@ class Plateau(Callback):
 
 class Average(Callback):
     """Take every step's parameters into `optim.EMA`; `with ema: trainer.evaluate(loader)` measures the average."""
+
+    on_every_rank = True
 
     def __init__(self, ema: Any):
         self.ema = ema
