@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from needle import Tensor, no_grad, ops
+from needle import Tensor, capture, no_grad, ops
 from needle_ndarray import get_num_threads, set_num_threads
 from needle_nn import nn, optim
 from needle_nn.command.arguments import UsageError
@@ -19,6 +19,7 @@ from needle_nn.data import DataLoader, NDArrayDataset
 from needle_nn.files import replacing
 from needle_nn.models import GPT, LanguageModel, LeNet, MLPResNet, ResNet9
 
+WARM = 4  # the calls that a captured function needs until it replays, and one more
 #: {name: (what to time, how much of the family's unit it does; 0: not counted)}
 Cases = dict[str, tuple[Callable[[], Any], float]]
 
@@ -160,6 +161,15 @@ def inference(new: Maker) -> Cases:
     }
 
 
+def replayed(family: Callable[[Maker], Cases]) -> Callable[[Maker], Cases]:
+    """A family whose functions are captured; one that could not be replayed is an error, not a time of something else."""
+
+    def cases(new: Maker) -> Cases:
+        return {name: (capture(action, strict=True), count) for name, (action, count) in family(new).items()}
+
+    return cases
+
+
 def data(new: Maker) -> Cases:
     dataset = NDArrayDataset(new.rng.random((10000, 784), dtype=np.float32), np.arange(10000) % 10)
 
@@ -181,6 +191,8 @@ FAMILIES: dict[str, tuple[str, str, float, Callable[[Maker], Cases]]] = {
     "optimizers": ("optimizer step", "million", 1e6, optimizers),
     "train": ("training step: forward, backward, Adam", "examples", 1, train),
     "inference": ("inference, batch 1", "examples", 1, inference),
+    "captured train": ("training step, captured", "examples", 1, replayed(train)),
+    "captured inference": ("inference, batch 1, captured", "examples", 1, replayed(inference)),
     "data": ("data loading, batch 100", "examples", 1, data),
 }
 
@@ -189,8 +201,8 @@ FAMILIES: dict[str, tuple[str, str, float, Callable[[Maker], Cases]]] = {
 
 
 def timed(action: Callable[[], Any], seconds: float) -> tuple[float, float]:
-    """Best and median seconds of one call, of as many as fit into `seconds`, at least five, after two to warm up."""
-    for _ in range(2):
+    """Best and median seconds of one call, of as many as fit into `seconds`, at least five, after some to warm up."""
+    for _ in range(WARM):
         action()
     times: list[float] = []
     end = time.perf_counter() + seconds

@@ -1,89 +1,74 @@
 """needle generate: let a trained model write."""
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from needle import Tensor, no_grad
 from needle_nn.command.arguments import UsageError
-from needle_nn.command.runs import open_run, options, rebuild
-from needle_nn.data import CharCorpus
-from needle_nn.models.gpt import _draw
+from needle_nn.command.writers import open_writer
+
+#: Settings of the draws: type, default, whether a value is right, help.
+SAMPLING: dict[str, tuple[Any, Any, Callable[[Any], bool], str]] = {
+    "temperature": (float, 0.8, lambda x: 0 <= x < float("inf"), "0: the likeliest; 1: as learned"),
+    "top_k": (int, None, lambda x: x > 0, "draw among the N likeliest only"),
+    "top_p": (float, None, lambda x: 0 < x <= 1, "draw among the fewest likeliest that have this share together"),
+    "repetition_penalty": (float, 1.0, lambda x: 0 < x < float("inf"), "above 1: fewer repetitions"),
+}
+RULES = (
+    "--length, --top-k and --repetition-penalty must be above 0, --top-p too and at most 1,"
+    " --temperature at least 0, --seed too"
+)
 
 
 def add_to(commands: Any) -> None:
-    told = "let a trained language model write"
+    told = "let a language model write"
     made = commands.add_parser("generate", help=told, description=told.capitalize() + ".")
     made.set_defaults(run=run)
-    made.add_argument(
-        "run_folder", metavar="RUN", help="a folder of `needle train text` or `ptb`, or one of its checkpoints"
-    )
+    add_model(made)
     made.add_argument("--prompt", metavar="TEXT", help="how it begins (default: as the text it was trained on)")
     made.add_argument(
-        "--length", type=int, default=500, metavar="N", help="characters or words to add (default: %(default)s)"
+        "--length", type=int, default=500, metavar="N", help="characters, words or tokens to add (default: %(default)s)"
     )
+    for flag, (kind, default, _, told) in SAMPLING.items():
+        shown = "" if default is None else f" (default: {default})"
+        name = "--" + flag.replace("_", "-")
+        made.add_argument(name, type=kind, default=default, metavar="N" if kind is int else "X", help=told + shown)
     made.add_argument(
-        "--temperature",
-        type=float,
-        default=0.8,
-        metavar="X",
-        help="0: the likeliest; 1: as learned (default: %(default)s)",
+        "--stop", action="append", default=[], metavar="TEXT", help="end before this text; may be repeated"
     )
-    made.add_argument("--top-k", type=int, metavar="N", help="draw among the N likeliest only")
     made.add_argument("--seed", type=int, default=0, metavar="N", help="of the draws (default: %(default)s)")
+
+
+def add_model(made: Any) -> None:
+    """Which model: arguments that `needle serve` has, too."""
     made.add_argument(
-        "--checkpoint", choices=["latest", "previous"], default="latest", help="which one (default: %(default)s)"
+        "model_folder",
+        metavar="MODEL",
+        help="a folder of `needle train text` or `ptb`, or one of its checkpoints; or a folder with config.json, safetensors"
+        " files and tokenizer.json, as Hugging Face keeps GPT-2 and Llama",
     )
-    made.add_argument("--device", help="where to compute (default: as in training)")
+    made.add_argument(
+        "--checkpoint", choices=["latest", "previous"], default="latest", help="of a run (default: %(default)s)"
+    )
+    made.add_argument("--device", help="where to compute (default: as in training, or cpu)")
 
 
 def run(args: argparse.Namespace) -> int:
-    given = {"length": args.length > 0, "top-k": args.top_k is None or args.top_k > 0}
-    given |= {"temperature": args.temperature >= 0, "seed": args.seed >= 0}  # nan is not
-    if wrong := [f"--{name} {getattr(args, name.replace('-', '_'))}" for name, right in given.items() if not right]:
-        raise UsageError(
-            f"{', '.join(wrong)}: --length and --top-k must be above 0, --temperature at least 0, --seed too"
-        )
-    found = open_run(args.run_folder, args.checkpoint)
-    if "image" in found.facts:
-        raise UsageError(f"{args.run_folder}: a run of {found.recipe}, which writes nothing; needle eval measures it")
-    model = rebuild(found, options(found.settings, args.device))
-    print("".join(continuation(model, found.facts, args.prompt, args.length, args.temperature, args.top_k, args.seed)))
+    right = {"length": args.length > 0, "seed": args.seed >= 0}
+    right |= {
+        flag: getattr(args, flag) is None or fits(getattr(args, flag)) for flag, (_, _, fits, _) in SAMPLING.items()
+    }
+    if wrong := [f"--{name.replace('_', '-')} {getattr(args, name)}" for name, fits in right.items() if not fits]:
+        raise UsageError(f"{', '.join(wrong)}: {RULES}")
+    if "" in args.stop:
+        raise UsageError("--stop: expected a text that is not empty")
+    writer, begin = open_writer(args.model_folder, args.checkpoint, args.device)
+    prompt = begin if args.prompt is None else args.prompt
+    how = {flag: getattr(args, flag) for flag in SAMPLING}
+    pieces = writer.stream(prompt, args.length, stop=args.stop, seed=args.seed, **how)
+    first = next(pieces, "")  # what is wrong with a prompt is told before anything is written
+    print(prompt + first, end="", flush=True)
+    for piece in pieces:
+        print(piece, end="", flush=True)
+    print()
     return 0
-
-
-def continuation(
-    model: Any, facts: Mapping[str, Any], prompt: str | None, n: int, temperature: float, top_k: int | None, seed: int
-) -> tuple[str, str]:
-    """A prompt (None: the beginning of the training text) and n characters or words after it."""
-    if "characters" in facts:
-        prompt = facts["begin"] if prompt is None else prompt
-        corpus = CharCorpus(facts["characters"], validation=0)
-        ids = corpus.encode(prompt or "\n")
-        written = model.generate(ids, n, temperature, top_k, seed)
-        return prompt, corpus.decode(written[len(ids) :])
-    words = facts["words"]
-    numbers = {word: i for i, word in enumerate(words)}
-    given = (prompt or "<eos>").split()
-    if absent := [word for word in given if word not in numbers]:
-        raise ValueError(f"the model has never seen {', '.join(map(repr, absent[:5]))}")
-    made = _words_after(model.model, [numbers[word] for word in given], n, temperature, top_k, seed)
-    text = " ".join(words[i] for i in made).replace(" <eos> ", "\n").replace("<eos>", "")
-    return prompt or "", (" " if prompt else "") + text
-
-
-def _words_after(model: Any, ids: list[int], n: int, temperature: float, top_k: int | None, seed: int) -> list[int]:
-    """Words drawn one by one; a recurrent model keeps its state, a transformer sees the last ones again."""
-    rng, made, state = np.random.default_rng(seed), list(ids), None
-    context = getattr(model.seq_model, "sequence_len", None)
-    model.eval()
-    with no_grad():
-        for step in range(n):
-            fresh = made[-context:] if context else made if step == 0 else made[-1:]
-            logits, state = model(
-                Tensor(np.array(fresh, "int32")[:, None], requires_grad=False), None if context else state
-            )
-            made.append(int(_draw(logits.numpy()[-1:].astype("float64"), temperature, top_k, rng)[0, 0]))
-    return made[len(ids) :]

@@ -1,12 +1,13 @@
 """Batches of text for the recipes, each loader with a position that a checkpoint can keep."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from needle import Tensor
 from needle_nn import nn
 from needle_nn.data import CharCorpus, batchify, get_batch
 from needle_nn.data.files import open_data
+from needle_nn.training import Carried
 
 
 class Passes:
@@ -23,9 +24,13 @@ class Passes:
         return self.length
 
     def __iter__(self) -> Iterator[Any]:
+        return self.batches_where(lambda number: True)
+
+    def batches_where(self, wanted: Callable[[int], bool]) -> Iterator[Any]:
+        """The batches that are left of a pass, None in place of those that are not wanted."""
         while self.at < self.length:
             self.at += 1  # handed out: a state that is asked for now is behind this batch
-            yield self.batch(self.at - 1)
+            yield self.batch(self.at - 1) if wanted(self.at - 1) else None
         self.passes, self.at = self.passes + 1, 0
 
     def state_dict(self) -> dict[str, int]:
@@ -64,17 +69,23 @@ class Stretches(Passes):
 
 
 class Chunks(Passes):
-    """A text in `batch` columns, `block` rows at a time: ((ids (T, B), whether a pass begins), the words that follow (T B,))"""
+    """A text in columns, `block` rows at a time: ((ids (T, B), whether a pass begins), the words that follow (T B,))
 
-    def __init__(self, ids: Any, batch: int, block: int, device: Any = None):
-        self.rows, self.block, self.device = batchify(ids, batch, dtype="int32"), block, device
+    The columns of `steps_of` batches make a step: these batches are of the same rows, one beside the other.
+    """
+
+    def __init__(self, ids: Any, batch: int, block: int, device: Any = None, steps_of: int = 1):
+        self.rows, self.block, self.device = batchify(ids, batch * steps_of, dtype="int32"), block, device
+        self.columns, self.steps_of = batch, steps_of
         if len(self.rows) < 2:
-            raise ValueError(f"a text of {len(ids)} words is too short for batches of {batch} columns")
-        super().__init__(-(-(len(self.rows) - 1) // block))
+            raise ValueError(f"a text of {len(ids)} words is too short for batches of {batch * steps_of} columns")
+        super().__init__(-(-(len(self.rows) - 1) // block) * steps_of)
 
     def batch(self, number: int) -> tuple[tuple[Tensor, bool], Tensor]:
-        x, y = get_batch(self.rows, number * self.block, self.block, self.device)
-        return (x, number == 0), y
+        row, part = divmod(number, self.steps_of)
+        columns = self.rows[:, part * self.columns : (part + 1) * self.columns]
+        x, y = get_batch(columns, row * self.block, self.block, self.device)
+        return (x, row == 0), y
 
 
 class Unrolled(nn.Module):
@@ -87,28 +98,9 @@ class Unrolled(nn.Module):
 
     def forward(self, chunk: tuple[Tensor, bool]) -> Tensor:
         ids, begins = chunk
-        logits, state = self.model(ids, None if begins else self.carried.states.get(self.training))
-        self.carried.states[self.training] = _detached(state)
+        logits, state = self.model(ids, None if begins else self.carried.get(self.training))
+        self.carried.set(self.training, state)
         return logits
-
-
-class Carried:
-    """The states of training and of evaluation, by `Module.training`. No part of the model: its shape is that of a batch."""
-
-    def __init__(self) -> None:
-        self.states: dict[bool, Any] = {}
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"train": self.states.get(True)}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.states[True] = state["train"]
-
-
-def _detached(state: Any) -> Any:
-    if state is None:
-        return None
-    return tuple(map(_detached, state)) if isinstance(state, tuple) else state.detach()
 
 
 def read_text(path: str) -> str:

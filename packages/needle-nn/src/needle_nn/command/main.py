@@ -18,6 +18,7 @@ A first run, on data that comes with the package:
   needle eval runs/digits          measure the trained model
   needle train text --steps 300    a small GPT on the documentation of Python
   needle generate runs/text        what it writes
+  needle serve runs/text           the same behind a page on this machine
   needle export runs/digits m.onnx the model for onnxruntime and others
 
 NEEDLE_TRACEBACK=1 shows where an error comes from."""
@@ -28,7 +29,7 @@ def parser() -> Any:
     import argparse
 
     from needle_nn import __version__
-    from needle_nn.command import bench, evaluate, export, generate, info, train
+    from needle_nn.command import bench, evaluate, export, generate, info, launch, serve, train
     from needle_nn.command.arguments import Parser
 
     made = Parser(
@@ -39,7 +40,7 @@ def parser() -> Any:
     )
     made.add_argument("--version", action="version", version=f"needle-nn {__version__}")
     commands = made.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
-    for module in (train, evaluate, generate, export, info, bench):
+    for module in (train, evaluate, generate, serve, export, launch, info, bench):
         module.add_to(commands)
     return made
 
@@ -51,6 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with interrupts_later():
             made = parser()
         chosen = made.parse_args(arguments)
+        chosen.given = list(sys.argv[1:] if arguments is None else arguments)
         name = f"needle {chosen.command}"
         with warnings_in_one_line(name), printable_output():
             code = int(chosen.run(chosen) or 0)

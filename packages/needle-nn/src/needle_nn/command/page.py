@@ -11,8 +11,8 @@ import numpy as np
 
 from needle_ndarray.extension import config
 from needle_nn import __version__
-from needle_nn.command.generate import continuation
 from needle_nn.command.runs import predictions
+from needle_nn.command.writers import writer_of
 from needle_nn.report import Report, Sample, write_report
 from needle_nn.training import confusion_matrix, perplexity
 from needle_nn.training.callbacks import read_metrics
@@ -41,10 +41,12 @@ def write_page(path: Path, name: str, settings: Mapping[str, Any], data: Any, tr
         figures = {"validation loss": f"{loss:.4f}", "perplexity": f"{perplexity(loss):.2f}"}
         if "characters" in facts:
             figures["bits per character"] = f"{loss / math.log(2):.3f}"
+        writer, begin = writer_of(model, facts)
         report.texts = [
             (
                 f"temperature {t}, " + (f"{k} likeliest" if k else "all"),
-                *continuation(model, facts, None, 250, t, k, seed=0),
+                begin,
+                "".join(writer.stream(begin, 250, seed=0, temperature=t, top_k=k)),
             )
             for t, k in ((0.7, 40), (1.0, None))
         ]

@@ -191,7 +191,8 @@ def cifar10_model(o: Any, facts: Mapping[str, Any]) -> nn.Module:
 def ptb_data(o: Any) -> Data:
     """The next word of a text (Penn Treebank, or any folder with train.txt and test.txt)."""
     corpus = Corpus(o.data)
-    train, test = (Chunks(ids, o.batch_size, o.context, o.device) for ids in (corpus.train, corpus.test))
+    train = Chunks(corpus.train, o.batch_size, o.context, o.device, steps_of=o.accumulate)
+    test = Chunks(corpus.test, o.batch_size, o.context, o.device)
     words = corpus.dictionary.idx2word
     return Data(
         train,

@@ -11,8 +11,10 @@ from needle_nn import nn, optim
 from needle_nn.checkpoint import Checkpoints
 from needle_nn.command.arguments import UsageError
 from needle_nn.command.page import write_page
+from needle_nn.command.ranks import check_ranks, first_alone, is_to_launch, launch_train
 from needle_nn.command.recipes import RECIPES, Data, Recipe
 from needle_nn.command.runs import Run, data_of, open_run, options, seed_everything
+from needle_nn.distributed import Communicator, init, sharded
 from needle_nn.training import (
     Callback,
     EarlyStop,
@@ -91,6 +93,14 @@ def _add_recipe(made: argparse.ArgumentParser, name: str, recipe: Recipe) -> Non
         metavar="FILE",
         help="profile 20 steps: show where the time goes, write a trace for Perfetto to FILE",
     )
+    made.add_argument("--ranks", type=int, default=1, metavar="N", help="processes that share the parts of a step")
+    made.add_argument(
+        "--sharded", action="store_true", help="with --ranks: each keeps the optimizer's states of its share only"
+    )
+    made.add_argument(
+        "--restarts", type=int, default=0, metavar="N", help="with --ranks: go on so often when one fails"
+    )
+    made.add_argument("--as-root", action="store_true", help="with --ranks: let Open MPI start as root")
     made.add_argument("--tensorboard", action="store_true", help="write for TensorBoard, too, in FOLDER/tensorboard")
     made.add_argument("--quiet", action="store_true", help="show nothing but errors")
 
@@ -125,7 +135,7 @@ def settings_of(args: argparse.Namespace, earlier: Run | None) -> dict[str, Any]
     return chosen
 
 
-def earlier_run(args: argparse.Namespace, checkpoints: Checkpoints) -> Run | None:
+def earlier_run(args: argparse.Namespace, checkpoints: Checkpoints, tell: bool = True) -> Run | None:
     """The run to go on with, if that was asked for and there is one."""
     if args.resume and args.overwrite:
         raise UsageError("--resume and --overwrite exclude each other")
@@ -133,7 +143,7 @@ def earlier_run(args: argparse.Namespace, checkpoints: Checkpoints) -> Run | Non
         check_free(args, checkpoints)
     elif checkpoints.files():
         return open_run(args.out, args.resume)
-    else:
+    elif tell:
         print(f"nothing to resume in {args.out}: starting", file=sys.stderr)
     return None
 
@@ -147,20 +157,29 @@ def check_free(args: argparse.Namespace, checkpoints: Checkpoints) -> None:
 
 def run(args: argparse.Namespace) -> int:
     checkpoints = Checkpoints(args.out)
+    args.overwrite &= os.environ.get("NEEDLE_RESTART", "0") == "0"  # ranks that start again go on
     if args.profile and not os.path.isdir(os.path.dirname(os.path.abspath(args.profile))):
         raise UsageError(f"--profile {args.profile}: there is no such folder")
+    if is_to_launch(args):
+        return launch_train(args, settings_of(args, earlier_run(args, checkpoints, tell=False)))
+    world = init()
+    first = world.rank == 0
     with ExitStack() as held:
-        if checkpoints.folder.is_dir():
+        if first and checkpoints.folder.is_dir():
             held.enter_context(checkpoints.lock)
-        earlier = earlier_run(args, checkpoints)
-        settings = settings_of(args, earlier)
-        o = options(settings)
-        seed_everything(o.seed)
-        data = data_of(RECIPES[args.recipe], args.recipe, o)
-        held.enter_context(checkpoints.lock)  # makes a new folder, now that nothing is wrong with the arguments
-        if earlier is None:
-            check_free(args, checkpoints)
-        return train(args, checkpoints, earlier, settings, o, data)
+        with first_alone(world):  # what is wrong is told once, and ends the others
+            earlier = earlier_run(args, checkpoints, tell=first)
+            settings = settings_of(args, earlier)
+            o = options(settings)
+            check_ranks(settings, world.size)
+            seed_everything(o.seed)
+            data = data_of(RECIPES[args.recipe], args.recipe, o)
+        world.barrier()  # all have read: the folder may change
+        if first:
+            held.enter_context(checkpoints.lock)  # makes a new folder, now that nothing is wrong with the arguments
+            if earlier is None:
+                check_free(args, checkpoints)
+        return train(args, checkpoints, earlier, settings, o, data, world)
 
 
 def train(
@@ -170,18 +189,22 @@ def train(
     settings: dict[str, Any],
     o: argparse.Namespace,
     data: Data,
+    world: Communicator,
 ) -> int:
-    """Train in a folder that is ours."""
+    """Train in a folder that is ours; rank 0 shows and writes what is to be shown and written."""
     recipe, folder = RECIPES[args.recipe], checkpoints.folder
     model = recipe.model(o, data.facts)
     optimizer = recipe.optimizer(o, model)
-    if args.overwrite:
+    if args.sharded:
+        optimizer = sharded(optimizer, world)
+    shows = world.rank == 0 and not args.quiet
+    if args.overwrite and world.rank == 0:
         for path in checkpoints.files():
             path.unlink()
     again = f"go on with: needle train {args.recipe} --resume --out {shlex.quote(args.out)}"
     saved = {"recipe": args.recipe, "settings": settings, "facts": data.facts}
     callbacks: list[Callback] = [MetricsFile(folder / "metrics.jsonl", args.log_every)]
-    callbacks += [TensorBoard(folder / "tensorboard", args.log_every)] if args.tensorboard else []
+    callbacks += [TensorBoard(folder / "tensorboard", args.log_every)] if args.tensorboard and not world.rank else []
     callbacks += [] if args.quiet else [ProgressBar()]
     callbacks += [ProfileSteps(args.profile, quiet=args.quiet)] if args.profile else []
     callbacks += [EarlyStop(optim.EarlyStopping(o.patience))] if o.patience else []
@@ -199,20 +222,24 @@ def train(
         clip_norm=recipe.clip_norm,
         keep={"carried": model.carried} if hasattr(model, "carried") else {},
         capture=args.capture,
+        world=world,
     )
     if earlier is not None:
         trainer.load_state_dict(earlier.state)
-    if not args.quiet:
-        print(f"{args.recipe}: {data.about}\n{o.model}: {_size(model)}, on {o.device}, to {folder}/")
+    if shows:
+        ranks = f", {world.size} ranks" if world.size > 1 else ""
+        print(f"{args.recipe}: {data.about}\n{o.model}: {_size(model)}, on {o.device}{ranks}, to {folder}/")
         if earlier is not None:
             print(f"going on from {earlier.path.name}: step {trainer.step}, epoch {trainer.epoch + 1}")
         if done := _done(trainer, o):
             print(f"nothing left to train: {done}", flush=True)
     trainer.fit(data.train, o.epochs, steps=o.steps, valid=data.test)
-    if trainer.stopped and not args.quiet:
+    if trainer.stopped and shows:
         print(f"stopped: {trainer.stopped}")
+    if world.rank:
+        return 0
     figures = write_page(folder / "report.html", args.recipe, settings, data, trainer)
-    if not args.quiet:
+    if shows:
         print("  ".join(f"{name} {value}" for name, value in figures.items()))
         print(f"report: {folder / 'report.html'}")
     return 0

@@ -4,8 +4,9 @@ import numpy as np
 
 from needle import ops
 from needle.autograd import Tensor
-from needle.modes import no_grad
 from needle_nn import nn
+from needle_nn.generation import Sampling, stream
+from needle_nn.models.heads import attend, last_only, merge_heads
 
 
 class Block(nn.Module):
@@ -30,12 +31,15 @@ class Block(nn.Module):
             nn.Dropout(dropout),
         )
 
-    def forward(self, x):
+    def forward(self, x, cache=None, layer=0):
         b, t, c = x.shape
         heads = self.qkv(self.norm(x)).reshape((b, t, 3, self.num_head, c // self.num_head))
         q, k, v = ops.split(heads.permute((2, 0, 3, 1, 4)), 0).tuple()  # (3, B, H, T, D) -> 3 (B, H, T, D)
-        y, _ = self.attention(q, k, v, need_probabilities=False)
-        x = x + self.dropout(self.out(y.swapaxes(1, 2).reshape((b, t, c))))
+        if cache is None:
+            y, _ = self.attention(q, k, v, need_probabilities=False)
+        else:
+            y = attend(q, k, v, cache, layer)
+        x = x + self.dropout(self.out(merge_heads(y)))
         return x + self.mlp(x)
 
 
@@ -68,7 +72,7 @@ class GPT(nn.Module):
     ):
         super().__init__()
         made = {"device": device, "dtype": dtype}
-        self.vocab_size, self.context = vocab_size, context
+        self.vocab_size, self.context, self.num_layers = vocab_size, context, num_layers
         self.tokens = nn.Embedding(vocab_size, embedding_size, **made)
         self.positions = nn.Embedding(context, embedding_size, **made)
         for table in (self.tokens, self.positions):  # small, so that tied logits start near zero
@@ -78,49 +82,33 @@ class GPT(nn.Module):
         self.norm = nn.LayerNorm1d(embedding_size, **made)
         self.head = None if tied else nn.Linear(embedding_size, vocab_size, bias=False, **made)
 
-    def forward(self, ids):
+    def forward(self, ids, cache=None, last=False):
         x = self.tokens(ids)
-        if x.ndim != 3 or x.shape[1] > self.context:
-            raise ValueError(f"GPT: ids have shape {x.shape[:-1]}, expected (B, T), T up to {self.context}")
-        x = self.dropout(x + self.positions.weight[: x.shape[1]])
-        for block in self.blocks:
-            x = block(x)
-        x = self.norm(x)
+        before = 0 if cache is None else cache.length
+        if x.ndim != 3 or before + x.shape[1] > self.context:
+            raise ValueError(f"GPT: ids have shape {x.shape[:-1]}, expected (B, T), T up to {self.context - before}")
+        at = slice(0, x.shape[1]) if cache is None else cache.positions(x.shape[1])
+        x = self.dropout(x + (self.positions.weight[at] if isinstance(at, slice) else self.positions(at)))
+        for i, block in enumerate(self.blocks):
+            x = block(x) if cache is None else block(x, cache, i)
+        if cache is not None:
+            cache.advance(x.shape[1])
+        x = self.norm(last_only(x) if last else x)
         return x @ self.tokens.weight.transpose() if self.head is None else self.head(x)
 
-    def generate(self, prompt_ids, n, temperature=1.0, top_k=None, seed=None) -> np.ndarray:
+    def generate(self, prompt_ids, n, temperature=1.0, top_k=None, seed=None, **how) -> np.ndarray:
         """The prompt, (T,) or (B, T), and n tokens drawn after it; the model sees the last `context` of them.
 
         Parameters
         ----------
-        temperature : below 1 likelier tokens, above 1 more variety; 0 always takes the likeliest
-        top_k : draw among the k likeliest only
+        temperature, top_k : see `needle_nn.generation.Sampling`, whose other settings are taken, too
         seed : of the draws
         """
         given = np.asarray(prompt_ids.numpy() if isinstance(prompt_ids, Tensor) else prompt_ids).astype("int64")
-        ids, rng, mode = np.atleast_2d(given), np.random.default_rng(seed), self.training
-        if not ids.size or temperature < 0 or (top_k is not None and top_k < 1):
-            raise ValueError(
-                f"GPT.generate: prompt of shape {given.shape}, temperature {temperature}, top_k {top_k}:"
-                " expected a token or more, 0 or more, 1 or more"
-            )
-        self.eval()
-        try:
-            with no_grad():
-                for _ in range(n):
-                    logits = self(ids[:, -self.context :])[:, -1].numpy().astype("float64")
-                    ids = np.concatenate([ids, _draw(logits, temperature, top_k, rng)], axis=1)
-        finally:
-            self.train(mode)
+        if not given.size or not 1 <= given.ndim <= 2:
+            raise ValueError(f"GPT.generate: prompt of shape {given.shape}: expected (T,) or (B, T), a token or more")
+        ids = np.atleast_2d(given)
+        if n:
+            steps = stream(self, ids, n, Sampling(temperature, top_k, **how), seed=seed)
+            ids = np.concatenate([ids, np.stack(list(steps), 1)], axis=1)
         return ids.reshape(*given.shape[:-1], -1)
-
-
-def _draw(logits, temperature, top_k, rng):
-    """One token for each row of logits: (B, V) -> (B, 1)."""
-    if temperature == 0:
-        return logits.argmax(axis=1, keepdims=True)
-    if top_k is not None and top_k < logits.shape[1]:
-        least = np.partition(logits, -top_k, axis=1)[:, -top_k, None]
-        logits = np.where(logits < least, -np.inf, logits)
-    noise = rng.gumbel(size=logits.shape)  # the largest of logits / T + Gumbel noise is a draw from softmax(logits / T)
-    return (logits / temperature + noise).argmax(axis=1)[:, None]

@@ -1,0 +1,113 @@
+"""Published networks beside PyTorch's, on random weights: real shapes, from files in three dtypes, gradients, and back again."""
+
+import numpy as np
+import pytest
+
+import needle as ndl
+from needle import init, nn
+from needle_nn.interop import from_torch, pairs, to_torch
+from needle_nn.models import GPT2, Llama, VisionTransformer, resnet18, resnet50, vit_b_16
+
+pytestmark = pytest.mark.parity
+
+IDS = np.random.default_rng(0).integers(0, 97, (2, 11))
+
+
+def images(n, size):
+    return np.random.default_rng(0).normal(size=(n, 3, size, size)).astype("float32")
+
+
+#: ours, PyTorch's by its name in torch_models with its sizes, what they are given
+SMALL = {
+    "gpt2": (lambda: GPT2(97, 16, 32, 2, 4), ("GPT2", 97, 16, 32, 2, 4), IDS),
+    "llama": (
+        lambda: Llama(97, 16, 32, 48, 2, 4, 2, theta=500.0, eps=1e-5),
+        ("Llama", 97, 32, 48, 2, 4, 2, 500.0, 1e-5),
+        IDS,
+    ),
+    "vit": (lambda: VisionTransformer(32, 8, 2, 2, 16, 24), ("ViT", 32, 8, 2, 2, 16, 24), images(2, 32)),
+    "resnet18": (resnet18, ("ResNet", (2, 2, 2, 2), False), images(2, 64)),
+}
+REAL = {
+    "gpt2": (GPT2, ("GPT2", 50257, 1024, 768, 12, 12), IDS),
+    "llama 1b, two layers": (
+        lambda: Llama(2048, 8192, 2048, 8192, 2, 32, 8, theta=500000.0, eps=1e-5),
+        ("Llama", 2048, 2048, 8192, 2, 32, 8, 500000.0, 1e-5),
+        np.random.default_rng(0).integers(0, 2048, (1, 130)),
+    ),
+    "resnet18": (resnet18, ("ResNet", (2, 2, 2, 2), False), images(1, 224)),
+    "resnet50": (resnet50, ("ResNet", (3, 4, 6, 3), True), images(1, 224)),
+    "vit_b_16": (vit_b_16, ("ViT", 224, 16, 12, 12, 768, 3072), images(1, 224)),
+}
+
+
+def both(row):
+    import torch_models
+
+    make, (name, *sizes), x = row
+    with init.without_draws():
+        ours = make().eval()
+    theirs = torch_models.fill(getattr(torch_models, name)(*sizes))
+    return ours, theirs, x
+
+
+def compare(found, wanted, what=""):
+    wanted = wanted.detach().numpy() if hasattr(wanted, "detach") else wanted
+    scale = abs(wanted).max()
+    np.testing.assert_allclose(found / scale, wanted / scale, rtol=1e-5, atol=1e-5, err_msg=what)
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_real_shapes(name):
+    import torch
+
+    ours, theirs, x = both(REAL[name])
+    from_torch(ours, theirs.state_dict())
+    with ndl.no_grad(), torch.no_grad():
+        compare(ours(ndl.Tensor(x)).numpy(), theirs(torch.tensor(x)))
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_logits_loss_and_gradients(name):
+    import torch
+
+    ours, theirs, x = both(SMALL[name])
+    from_torch(ours, theirs.state_dict())
+    logits, wanted = ours(ndl.Tensor(x)), theirs(torch.tensor(x))
+    compare(logits.numpy(), wanted)
+    targets = np.random.default_rng(1).integers(0, logits.shape[-1], logits.shape[:-1]).reshape(-1)
+    loss = nn.SoftmaxLoss()(logits.reshape((-1, logits.shape[-1])), targets)
+    expected = torch.nn.functional.cross_entropy(wanted.flatten(0, -2), torch.tensor(targets))
+    compare(loss.item(), expected)
+    loss.backward()
+    expected.backward()
+    grads = dict(theirs.named_parameters())
+    for pair in pairs(ours):
+        if pair.tensor is not None and pair.name in grads:
+            grad = pair.tensor.grad.numpy().reshape(pair.tensor.shape[-1:] if pair.flat else pair.tensor.shape)
+            grad = grad if pair.axes is None else grad.transpose(np.argsort(pair.axes))
+            compare(grad, grads[pair.name].grad, pair.name)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("name", SMALL)
+def test_files_of_pytorch_and_back(tmp_path, name, dtype):
+    import torch
+    from safetensors.torch import save_file
+
+    ours, theirs, x = both(SMALL[name])
+    kind = getattr(torch, dtype)
+    state = {
+        key: p.to(kind).contiguous() if p.dtype.is_floating_point else p
+        for key, p in theirs.state_dict().items()
+        if key != "lm_head.weight" or name != "gpt2"
+    }
+    save_file(state, tmp_path / "model.safetensors", {"format": "pt"})
+    from_torch(ours, tmp_path)
+    theirs.load_state_dict(
+        {key: p.float() if p.dtype.is_floating_point else p for key, p in state.items()}, strict=False
+    )
+    compare(ours(ndl.Tensor(x)).numpy(), theirs(torch.tensor(x)))
+    before = {key: p.clone() for key, p in theirs.state_dict().items()}
+    theirs.load_state_dict({key: torch.from_numpy(array) for key, array in to_torch(ours).items()})
+    torch.testing.assert_close(theirs.state_dict(), before, rtol=0, atol=0)
