@@ -55,6 +55,50 @@ def adagrad(p, g, s, t, lr=0.01, lr_decay=0.0, weight_decay=0.0, initial=0.0, ep
     return p - f(lr / (1 + (t - 1) * lr_decay)) * (g / (np.sqrt(s["s"]) + f(eps)))
 
 
+def adadelta(p, g, s, t, lr=1.0, rho=0.9, eps=1e-6, weight_decay=0.0):
+    f = p.dtype.type
+    g = g + f(weight_decay) * p
+    v = s["v"] = f(rho) * s.get("v", f(0)) + f(1 - rho) * g * g
+    d = np.sqrt(s.get("a", f(0)) + f(eps)) / np.sqrt(v + f(eps)) * g
+    s["a"] = f(rho) * s.get("a", f(0)) + f(1 - rho) * d * d
+    return p - f(lr) * d
+
+
+def moments(p, g, s, beta1, beta2, weight_decay):
+    f = p.dtype.type
+    g = g + f(weight_decay) * p
+    s["m"] = f(beta1) * s.get("m", f(0)) + f(1 - beta1) * g
+    s["v"] = f(beta2) * s.get("v", f(0)) + f(1 - beta2) * g * g
+    return g, s["m"], s["v"]
+
+
+def nadam(p, g, s, t, lr=0.002, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0, momentum_decay=0.004):
+    f = p.dtype.type
+    g, m, v = moments(p, g, s, beta1, beta2, weight_decay)
+    c = [beta1 * (1 - 0.96 ** (i * momentum_decay) / 2) for i in range(1, t + 2)]
+    step = f((1 - c[t - 1]) / (1 - np.prod(c[:t]))) * g + f(c[t] / (1 - np.prod(c))) * m
+    return p - f(lr) * step / (np.sqrt(v / f(1 - beta2**t)) + f(eps))
+
+
+def radam(p, g, s, t, lr=0.001, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0):
+    f = p.dtype.type
+    _, m, v = moments(p, g, s, beta1, beta2, weight_decay)
+    n = 2 / (1 - beta2) - 1
+    rho = n - 2 * t * beta2**t / (1 - beta2**t)
+    step = m / f(1 - beta1**t)
+    if rho > 5:
+        r = np.sqrt((rho - 4) * (rho - 2) * n / ((n - 4) * (n - 2) * rho))
+        step = step * f(r * np.sqrt(1 - beta2**t)) / (np.sqrt(v) + f(eps))
+    return p - f(lr) * step
+
+
+def lion(p, g, s, t, lr=1e-4, beta1=0.9, beta2=0.99, weight_decay=0.0):
+    f = p.dtype.type
+    m = s.get("m", f(0))
+    s["m"] = f(beta2) * m + f(1 - beta2) * g
+    return p * f(1 - lr * weight_decay) - f(lr) * np.sign(f(beta1) * m + f(1 - beta1) * g)
+
+
 #: name: (optimizer, its formula, the numbers that are not the defaults)
 CASES = {
     "sgd": (optim.SGD, sgd, {}),
@@ -75,6 +119,10 @@ CASES = {
         {"lr": 0.05, "momentum": 0.9, "centered": True, "weight_decay": 0.1, "eps": 1e-3},
     ),
     "adagrad": (optim.Adagrad, adagrad, {}),
+    "adadelta": (optim.Adadelta, adadelta, {"lr": 0.5, "weight_decay": 0.1}),
+    "nadam": (optim.NAdam, nadam, {"lr": 0.1, "weight_decay": 0.1}),
+    "radam": (optim.RAdam, radam, {"lr": 0.1, "beta2": 0.9, "weight_decay": 0.1}),
+    "lion": (optim.Lion, lion, {"lr": 0.1, "weight_decay": 0.1}),
     "adagrad, all": (optim.Adagrad, adagrad, {"lr": 0.1, "lr_decay": 0.1, "weight_decay": 0.1, "initial": 0.2}),
 }
 each_case = pytest.mark.parametrize("name", CASES)

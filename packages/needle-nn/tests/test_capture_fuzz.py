@@ -14,7 +14,8 @@ import pytest
 
 import needle as ndl
 
-N = 6
+N = 6  # of the program that is run: some are larger than what a plan computes in place, and than one loop without threads
+LARGE = 96
 CALLS = 14
 #: What a program may not do if it is to be captured; each is rare, so that most programs have none.
 REFUSED = [
@@ -53,6 +54,13 @@ PLAIN = [
     "{k} = {i} * state.ws[{r} % 2]",
     "{k} = inner({i})",
     "{k} = {i} * len(state.numbers)",
+    "{k} = -{i}[:, ::-1]",
+    "{k} = {i}[::-1, ::-1] - {j}.transpose()",
+    "{k} = ({i}.transpose() @ {j}[::-1]) * 0.1",
+    "{k} = {i}[:, 1::2].sum(1).reshape((N, 1)).broadcast_to((N, N)) * 0.1",
+    "{k} = ({i} ** 2) * 0.1",
+    "{k} = {i} * {i}.transpose()[0].reshape((1, N)).broadcast_to((N, N))",
+    "{k} = ndl.ops.tanh({i}[::2]).sum() * 0.01 + {j}",
 ]
 WRITES = [
     "state.w0.realize_cached_data()[...] = {i}.realize_cached_data() * 0.5",
@@ -86,7 +94,7 @@ class Maker:
         names = {
             "i": self.rng.choice(self.variables),
             "j": self.rng.choice(self.variables),
-            "r": self.rng.randrange(N),
+            "r": self.rng.randrange(6),
             "k": k,
             "N": N,
         }
@@ -240,6 +248,8 @@ def call(world, seed, i):
 
 def run(seed, without=()):
     """Run a program both ways; the captured function."""
+    global N
+    N = LARGE if seed % 8 == 7 else 6
     text = Maker(seed).program()
     eager = world_of(text, seed, lambda f: f)
     captured = world_of(text, seed, lambda f: ndl.capture(f, without=without))

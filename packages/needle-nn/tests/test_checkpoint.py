@@ -13,6 +13,7 @@ from checkpoint_helpers import same, write_file
 
 import needle as ndl
 import needle.random
+import needle_ndarray as nd
 from needle_ndarray import NDArray
 from needle_nn.checkpoint import (
     load,
@@ -39,6 +40,7 @@ STATES = {
     "keys that look like marks": {"$tensor": "x", "$float": "nan", "a": {"$tuple": [1]}},
     "names that meet": {"a": {"b": np.zeros(2)}, "a.b": np.ones(2)},
     "kinds of arrays": [np.arange(3, dtype=np.uint32), NDArray(np.ones(2, "float32")), ndl.Tensor([1.0, math.nan])],
+    "dtypes of arrays": [nd.array([1 / 3, 2], dtype) for dtype in DTYPES],
     "views": {
         "t": np.arange(12.0).reshape(3, 4).T,
         "s": np.arange(9)[::-2],

@@ -5,14 +5,17 @@ import json
 import numpy as np
 import pytest
 
+from needle import Tensor
 from needle_nn.command.loaders import Chunks, Stretches
 from needle_nn.data import CharCorpus
+from needle_nn.training import Carried
 
 TEXT = "".join(np.random.RandomState(0).choice(list("abcdefgh "), 400))
 LOADERS = {
     "stretches": lambda: Stretches(CharCorpus(TEXT), 10, 2, 5, seed=3),
     "validation": lambda: Stretches(CharCorpus(TEXT), 10, 2, 5, seed=3, split="validation"),
     "chunks": lambda: Chunks(np.arange(101) % 7, 4, 5),
+    "chunks in parts": lambda: Chunks(np.arange(101) % 7, 2, 5, steps_of=2),
 }
 
 
@@ -46,3 +49,32 @@ def test_chunks_follow_one_another():
     assert [row[0] for row in rows] == list(range(19)) and [row[1] for row in rows] == list(range(20, 39))
     assert [word for _, _, y in batches for word in y] == [value + 1 for row in rows for value in row]
     assert [begins for _, begins, _ in batches] == [True, False, False, False]
+
+
+def test_parts_of_a_step_are_columns():
+    """Side by side, the batches of a step are the batch of one wide loader; all of a pass's first step begin."""
+    ids = np.random.RandomState(0).randint(0, 9, 200)
+    wide, parts = list(Chunks(ids, 6, 5)), list(Chunks(ids, 2, 5, steps_of=3))
+    assert len(parts) == 3 * len(wide)
+    for step, ((x, begins), y) in enumerate(wide):
+        own = parts[3 * step : 3 * step + 3]
+        np.testing.assert_array_equal(np.concatenate([x.numpy() for (x, _), _ in own], 1), x.numpy())
+        joined = np.concatenate([y.numpy().reshape(-1, 2) for _, y in own], 1)
+        np.testing.assert_array_equal(joined, y.numpy().reshape(-1, 6))
+        assert [begin for (_, begin), _ in own] == [begins] * 3
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_each_part_carries_a_state_of_its_own(parts):
+    carried = Carried()
+    for part in range(parts):
+        carried.part = part
+        carried.set(True, (Tensor([float(part)]), Tensor([1.0]) * 2))
+    carried.set(False, Tensor([9.0]))
+    again = Carried()
+    again.load_state_dict(carried.state_dict())
+    assert list(carried.state_dict()) == (["train"] if parts == 1 else ["parts"])
+    for part in range(parts):
+        again.part = part
+        assert again.get(True)[0].item() == part and again.get(True)[1].is_leaf()
+    assert again.get(False) is None and carried.get(False).item() == 9

@@ -42,8 +42,9 @@ MISTAKES = [
     (lambda: nn.Conv2d(3, 4, (3, 3, 3)), "TypeError: Conv2d: kernel_size (3, 3, 3): expected an int or a pair of ints"),
     (lambda: nn.Conv(3, 4, 3, 1, ndl.cpu()), "TypeError: Conv: bias = cpu(): expected True or False"),
     (lambda: nn.Dropout("x"), "ValueError: Dropout: p = 'x': expected a number from 0, below 1"),
-    (lambda: nn.ReLU(inplace=True), "TypeError: ReLU: takes no arguments, got inplace=True"),
-    (lambda: nn.Flatten(1), "TypeError: Flatten: takes no arguments, got 1"),
+    (lambda: nn.Tanh(inplace=True), "TypeError: Tanh: takes no arguments, got inplace=True"),
+    (lambda: nn.ReLU(inplace=ndl.cpu()), "TypeError: ReLU: inplace = cpu(): expected True or False"),
+    (lambda: nn.Sigmoid(1), "TypeError: Sigmoid: takes no arguments, got 1"),
     (lambda: nn.LSTM(3, 4, 0), "ValueError: LSTM: num_layers = 0: expected an int from 1 on"),
     (lambda: nn.GRU(3, 4, bias=ndl.cpu()), "TypeError: GRUCell: bias = cpu(): expected True or False"),
     (

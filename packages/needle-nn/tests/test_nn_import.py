@@ -7,7 +7,7 @@ import pytest
 import needle
 
 
-@pytest.mark.parametrize("name", ["nn", "optim", "data", "onnx"])
+@pytest.mark.parametrize("name", ["nn", "optim", "data", "onnx", "distributed"])
 def test_face_shows_the_canonical_objects(name):
     face, canonical = import_module(f"needle.{name}"), import_module(f"needle_nn.{name}")
     assert getattr(needle, name) is face

@@ -141,9 +141,119 @@ TWINS = {
     "BCEWithLogitsLoss": Twin(tn.BCEWithLogitsLoss),
 }
 
+
+def both_ways(name):
+    """lstm_cells.3.W_ih -> weight_ih_l1_reverse"""
+    cell, _, part = name.rpartition(".")
+    i = int(cell.rpartition(".")[2])
+    return f"{part.replace('W_', 'weight_')}_l{i // 2}{'_reverse' * (i % 2)}"
+
+
+def weights(*numbers):
+    return torch.tensor(np.array(numbers), dtype=torch.float64)
+
+
+POINTWISE = "ReLU6 SELU Mish Softsign LogSigmoid Hardsigmoid Hardswish Tanhshrink Softshrink Hardshrink Softmin GLU PReLU".split()
+TWINS |= {name: Twin(getattr(tn, name)) for name in POINTWISE}
+TWINS["Softmin"] = Twin(lambda: tn.Softmin(-1))
+LOSSES = "BCELoss SoftMarginLoss GaussianNLLLoss HingeEmbeddingLoss TripletMarginLoss PoissonNLLLoss".split()
+TWINS |= {name: Twin(getattr(tn, name)) for name in LOSSES}
+TWINS |= {
+    "Bilinear": Twin(lambda: tn.Bilinear(3, 2, 4)),
+    "CosineSimilarity": Twin(tn.CosineSimilarity),
+    "PairwiseDistance": Twin(tn.PairwiseDistance),
+    "ELU": Twin(lambda: tn.ELU(0.7)),
+    "CELU": Twin(lambda: tn.CELU(0.7)),
+    "GELU/tanh": Twin(lambda: tn.GELU("tanh")),
+    "Softplus": Twin(lambda: tn.Softplus(2.0)),
+    "Hardtanh": Twin(lambda: tn.Hardtanh(-0.5, 0.8)),
+    "Threshold": Twin(lambda: tn.Threshold(0.1, -2.0)),
+    "LogSoftmax": Twin(lambda: tn.LogSoftmax(1)),
+    "PReLU/channels": Twin(lambda: tn.PReLU(4)),
+    "LayerNorm": Twin(lambda: tn.LayerNorm(4)),
+    "LayerNorm/two axes": Twin(lambda: tn.LayerNorm((3, 4))),
+    "LayerNorm/plain": Twin(lambda: tn.LayerNorm(4, elementwise_affine=False)),
+    "LayerNorm/no bias": Twin(lambda: tn.LayerNorm(4, bias=False)),
+    "RMSNorm/two axes": Twin(lambda: tn.RMSNorm((3, 4), eps=1e-5)),
+    "BatchNorm1d/plain": Twin(lambda: tn.BatchNorm1d(4, affine=False, track_running_stats=False)),
+    "InstanceNorm2d": Twin(lambda: tn.InstanceNorm2d(4)),
+    "InstanceNorm1d": Twin(lambda: tn.InstanceNorm1d(4)),
+    "Conv2d/same": Twin(lambda: tn.Conv2d(4, 3, 3, padding="same"), OIHW),
+    "Conv2d/reflect": Twin(lambda: tn.Conv2d(4, 3, 3, padding=1, padding_mode="reflect"), OIHW),
+    "Conv1d/same": Twin(lambda: tn.Conv1d(4, 3, 2, padding="same"), OIK),
+    "Conv1d/circular": Twin(lambda: tn.Conv1d(4, 3, 3, padding=1, padding_mode="circular"), OIK),
+    "ConvTranspose1d": Twin(lambda: tn.ConvTranspose1d(4, 3, 3), OIK),
+    "MaxPool1d": Twin(lambda: tn.MaxPool1d(3, 2, 1)),
+    "AvgPool1d": Twin(lambda: tn.AvgPool1d(2)),
+    "MaxPool2d/ceil": Twin(lambda: tn.MaxPool2d(2, ceil_mode=True)),
+    "AvgPool2d/inside": Twin(lambda: tn.AvgPool2d(3, 1, 1, count_include_pad=False)),
+    "AdaptiveAvgPool1d": Twin(lambda: tn.AdaptiveAvgPool1d(3)),
+    "AdaptiveMaxPool1d": Twin(lambda: tn.AdaptiveMaxPool1d(3)),
+    "AdaptiveMaxPool2d": Twin(lambda: tn.AdaptiveMaxPool2d((4, 2))),
+    "Flatten/some axes": Twin(lambda: tn.Flatten(0, 1)),
+    "Unflatten": Twin(lambda: tn.Unflatten(1, (2, -1))),
+    "ZeroPad1d": Twin(lambda: tn.ZeroPad1d((1, 2))),
+    "ZeroPad2d": Twin(lambda: tn.ZeroPad2d(1)),
+    "ConstantPad1d": Twin(lambda: tn.ConstantPad1d(1, 3.0)),
+    "ConstantPad2d": Twin(lambda: tn.ConstantPad2d((0, 1, 2, 0), 3.0)),
+    "ReflectionPad1d": Twin(lambda: tn.ReflectionPad1d(2)),
+    "ReflectionPad2d": Twin(lambda: tn.ReflectionPad2d(2)),
+    "ReplicationPad1d": Twin(lambda: tn.ReplicationPad1d(2)),
+    "ReplicationPad2d": Twin(lambda: tn.ReplicationPad2d(1)),
+    "Upsample": Twin(lambda: tn.Upsample(scale_factor=2)),
+    "Upsample/linear": Twin(lambda: tn.Upsample(scale_factor=2, mode="linear", align_corners=True)),
+    "UpsamplingNearest2d": Twin(lambda: tn.UpsamplingNearest2d(scale_factor=3)),
+    "UpsamplingBilinear2d": Twin(lambda: tn.UpsamplingBilinear2d(size=(2, 5))),
+    "PixelShuffle": Twin(lambda: tn.PixelShuffle(2)),
+    "PixelUnshuffle": Twin(lambda: tn.PixelUnshuffle(2)),
+    "Unfold": Twin(lambda: tn.Unfold((3, 2))),
+    "RNN/both ways, batch first": Twin(
+        lambda: tn.RNN(3, 4, 2, bidirectional=True, batch_first=True), TRANSPOSED, both_ways
+    ),
+    "GRU/both ways": Twin(lambda: tn.GRU(3, 4, bidirectional=True), TRANSPOSED, both_ways),
+    "LSTM/both ways": Twin(lambda: tn.LSTM(3, 4, 2, bidirectional=True), TRANSPOSED, both_ways),
+    "MultiheadAttention": Twin(lambda: tn.MultiheadAttention(6, 2), TRANSPOSED, same),
+    "MultiheadAttention/widths": Twin(
+        lambda: tn.MultiheadAttention(6, 2, kdim=5, vdim=3, batch_first=True), TRANSPOSED, same
+    ),
+    "TransformerEncoderLayer": Twin(
+        lambda: tn.TransformerEncoderLayer(6, 2, 8, 0.0, batch_first=True), TRANSPOSED, same
+    ),
+    "TransformerEncoderLayer/norm first": Twin(
+        lambda: tn.TransformerEncoderLayer(6, 2, 8, 0.0, "gelu", norm_first=True, batch_first=True), TRANSPOSED, same
+    ),
+    "TransformerEncoder": Twin(
+        lambda: tn.TransformerEncoder(tn.TransformerEncoderLayer(6, 2, 8, 0.0), 2, tn.LayerNorm(6)), TRANSPOSED, same
+    ),
+    "TransformerDecoderLayer": Twin(
+        lambda: tn.TransformerDecoderLayer(6, 2, 8, 0.0, batch_first=True), TRANSPOSED, same
+    ),
+    "TransformerDecoder": Twin(
+        lambda: tn.TransformerDecoder(tn.TransformerDecoderLayer(6, 2, 8, 0.0), 2, tn.LayerNorm(6)), TRANSPOSED, same
+    ),
+    "CrossEntropyLoss": Twin(tn.CrossEntropyLoss),
+    "CrossEntropyLoss/places": Twin(lambda: tn.CrossEntropyLoss(reduction="none")),
+    "CrossEntropyLoss/weights, smooth": Twin(
+        lambda: tn.CrossEntropyLoss(weights(0.5, 1, 2, 0.25, 1.5), label_smoothing=0.1), names=same
+    ),
+    "CrossEntropyLoss/probabilities": Twin(lambda: tn.CrossEntropyLoss(reduction="sum")),
+    "NLLLoss": Twin(lambda: tn.NLLLoss(weights(0.5, 1, 2, 0.25, 1.5)), names=same),
+    "SmoothL1Loss": Twin(lambda: tn.SmoothL1Loss(beta=0.5)),
+    "BCEWithLogitsLoss/weights": Twin(
+        lambda: tn.BCEWithLogitsLoss(weights(1, 1, 1, 1), pos_weight=weights(1, 1, 1, 1)), names=same
+    ),
+    "KLDivLoss": Twin(lambda: tn.KLDivLoss(reduction="batchmean")),
+    "CosineEmbeddingLoss": Twin(lambda: tn.CosineEmbeddingLoss(0.1)),
+    "MarginRankingLoss": Twin(lambda: tn.MarginRankingLoss(0.2)),
+}
+
+#: Layers in which PyTorch has numbers of float32 even where data is float64.
+ROUNDED = {"Hardsigmoid", "CELU"}
+
 #: Rows that PyTorch has no layer for, or only with other random numbers; layer_table.py's references check them.
 NO_TWIN = {
-    "Dropout", "Flatten/flat", "Residual", "MultiHeadAttention", "MultiHeadAttention/causal, dropout",
+    "Dropout", "Dropout1d", "Dropout2d", "AlphaDropout",
+    "Flatten/flat", "Residual", "MultiHeadAttention", "MultiHeadAttention/causal, dropout",
     "AttentionLayer", "AttentionLayer/of others", "TransformerLayer", "Transformer", "Transformer/batch first",
 }  # fmt: skip
 
@@ -174,8 +284,10 @@ def test_like_pytorch(id, training):
     sum((y * y).sum() for y in found).backward()
     sum((y * y).sum() for y in expected).backward()
 
+    near = 1e-6 if id in ROUNDED else 1e-9
+
     def compare(what, a, b):
-        np.testing.assert_allclose(a.numpy(), b, rtol=1e-9, atol=1e-11, err_msg=what)
+        np.testing.assert_allclose(a.numpy(), b, rtol=near, atol=near / 100, err_msg=what)
 
     for y, wanted in zip(found, expected, strict=True):
         compare("value", y, wanted.detach().numpy())

@@ -8,10 +8,12 @@ from onnx_helpers import BATCHES, export, nodes, resized, same
 
 import needle as ndl
 from needle import nn
-from needle_nn.models import GPT, LanguageModel, LeNet, MLPResNet, ResNet9
+from needle_nn.models import GPT, GPT2, LanguageModel, LeNet, Llama, MLPResNet, ResNet9, VisionTransformer, resnet18
 
 #: Layers whose batch is not the first axis: (time, batch, ...), or that have none.
 AXES = {"RNN": 1, "GRU": 1, "LSTM": 1, "Transformer": 1, "Transformer/batch first": 0, "Linear/one axis": None}
+AXES |= {"MultiheadAttention": 1, "TransformerEncoder": 1, "TransformerDecoder": 1}
+AXES |= {"MultiheadAttention/widths": 0, "RNN/both ways, batch first": 0}
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row.id for row in ROWS])
@@ -50,6 +52,10 @@ MODELS = {
     "ResNet9": (ResNet9, normal(3, 32, 32), 0, "Transpose Sqrt Mul"),
     "GPT": (lambda: GPT(30, 16, 32, 2, 4, dropout=0.1), ids(10, 0), 0, "Dropout"),
     "GPT/untied": (lambda: GPT(30, 16, 32, 2, 4, tied=False), ids(10, 0), 0, "Dropout"),
+    "GPT2": (lambda: GPT2(30, 16, 32, 2, 4), ids(10, 0), 0, "Dropout"),
+    "Llama": (lambda: Llama(30, 16, 32, 48, 2, 4, 2), ids(10, 0), 0, "Dropout"),
+    "ResNet": (lambda: resnet18(num_classes=5), normal(3, 32, 32), 0, "Transpose Sqrt Mul"),
+    "VisionTransformer": (lambda: VisionTransformer(32, 8, 2, 4, 32, 64, 5), normal(3, 32, 32), 0, "Dropout"),
     "LanguageModel/rnn": (language("rnn"), ids(6, 1), 1, "MatMul"),
     "LanguageModel/lstm": (language("lstm"), ids(6, 1), 1, "MatMul"),
     "LanguageModel/gru": (language("gru"), ids(6, 1), 1, "MatMul"),
@@ -76,7 +82,7 @@ def test_model(name, tmp_path):
 def test_every_model_is_here():
     from needle_nn import models
 
-    parts = {"ResidualBlock", "ConvBN"}
+    parts = {"ResidualBlock", "ConvBN", "load_pretrained", "resnet18", "resnet50", "vit_b_16"}
     assert {name.split("/")[0] for name in MODELS} == set(models.__all__) - parts
 
 

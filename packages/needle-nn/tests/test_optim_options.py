@@ -57,6 +57,13 @@ ERRORS = [
     ("clip_grad_norm([w], -1)", "ValueError: clip_grad_norm: max_norm = -1: expected a number from 0 on"),
     ("clip_grad_norm([w], 1, norm_type=0)", "ValueError: clip_grad_norm: norm_type = 0: expected a positive number"),
     ("clip_grad_value([w], -1)", "ValueError: clip_grad_value: clip_value = -1: expected a number from 0 on"),
+    ("Adam([w], betas=0.9)", "ValueError: Adam: betas = 0.9: expected two numbers"),
+    ("Lion([w], betas=(0.9, 1.0))", "ValueError: Lion: beta2 = 1.0: expected a number in [0, 1)"),
+    ("SGD([w]).add_param_group({'params': w})", "ValueError: SGD: a parameter of the new group is in another one already"),
+    ("lr_scheduler.SequentialLR(SGD([w]), [], [1])", "ValueError: SequentialLR: 0 schedules and 1 milestones: expected one less"),
+    ("lr_scheduler.OneCycleLR(SGD([w]), 1.0)", "ValueError: OneCycleLR: epochs = None: expected an int from 1 on"),
+    ("lr_scheduler.OneCycleLR(SGD([w]), 1, 3, anneal_strategy='a')", "ValueError: OneCycleLR: anneal_strategy 'a': expected 'cos'"),
+    ("lr_scheduler.LambdaLR(SGD([w]), [3])", "TypeError: LambdaLR: lr_lambda: expected a function, got int"),
     ("StepLR(w, 3)", "TypeError: StepLR: expected an Optimizer, got Tensor"),
     ("StepLR(SGD([w]), 0)", "ValueError: StepLR: step_size = 0: expected an int from 1 on"),
     ("StepLR(SGD([w]), 1.5)", "ValueError: StepLR: step_size = 1.5: expected an int from 1 on"),
@@ -154,3 +161,40 @@ def test_endless_parameters(take):
     w.grad = ndl.Tensor([1.0])
     with pytest.raises(ValueError, match="more than 1,048,576 items from a repeat"):
         take(itertools.repeat(w))
+
+
+def test_betas_as_in_pytorch():
+    """Both at once, in the place of beta1 too, and for a group."""
+    for adam in (
+        optim.Adam([w], betas=(0.5, 0.75)),
+        optim.AdamW([w], 0.1, (0.5, 0.75)),
+        optim.Lion([w], betas=[0.5, 0.75]),
+    ):
+        assert (adam.beta1, adam.beta2) == (0.5, 0.75)
+    adam = optim.Adam([{"params": w, "betas": (0.5, 0.75)}, {"params": b}])
+    assert [(group["beta1"], group["beta2"]) for group in adam.param_groups] == [(0.5, 0.75), (0.9, 0.999)]
+
+
+def test_groups_are_added():
+    sgd = optim.SGD([w], lr=0.5)
+    sgd.add_param_group({"params": [b], "lr": 0.25})
+    assert [group["lr"] for group in sgd.param_groups] == [0.5, 0.25] and sgd.params == [w, b]
+
+
+def test_gradients_become_zeros_where_asked():
+    params, _ = parameters()
+    set_gradients(params[:2], 0)
+    optim.SGD(params).zero_grad(set_to_none=False)
+    assert not params[0].grad.numpy().any() and params[0].grad.shape == params[0].shape and params[2].grad is None
+
+
+def test_a_closure_is_called_before_the_step():
+    x = ndl.Tensor([2.0])
+    sgd = optim.SGD([x], lr=0.25)
+
+    def closure():
+        loss = (x * x).sum()
+        loss.backward()
+        return loss
+
+    assert sgd.step(closure).item() == 4.0 and x.tolist() == [1.0]

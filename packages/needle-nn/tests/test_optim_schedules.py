@@ -6,6 +6,7 @@ import pytest
 from optim_formulas import parameters
 
 from needle import optim
+from needle.optim import lr_scheduler
 
 
 def sgd(lr=1.0):
@@ -33,6 +34,25 @@ TABLES = {
         [cosine(0.5, 2, t / 2) for t in (0, 1, 2)] + [cosine(2, 0.05, t / 7) for t in range(1, 8)] + [0.05, 0.05],
     ),
     "one cycle, only down": (lambda o: optim.OneCycleLR(o, 2.0, 3, up=0, div=1, final_div=2), [2, 1.5, 1]),
+    "milestones": (lambda o: lr_scheduler.MultiStepLR(o, [1, 3], 0.5), [1, 0.5, 0.5, 0.25, 0.25]),
+    "exponential": (lambda o: lr_scheduler.ExponentialLR(o, 0.5), [1, 0.5, 0.25]),
+    "one function for all": (lambda o: lr_scheduler.LambdaLR(o, lambda t: 1 / (1 + t)), [1, 1 / 2, 1 / 3]),
+    "linear": (lambda o: lr_scheduler.LinearLR(o, 0.5, total_iters=2), [0.5, 0.75, 1, 1]),
+    "linear, at once": (lambda o: lr_scheduler.LinearLR(o, 0.5, 0.25, 0), [0.25, 0.25]),
+    "constant": (lambda o: lr_scheduler.ConstantLR(o, 0.5, 2), [0.5, 0.5, 1]),
+    "polynomial": (lambda o: lr_scheduler.PolynomialLR(o, 2, 2.0), [1, 0.25, 0, 0]),
+    "cosine, up again": (lambda o: lr_scheduler.CosineAnnealingLR(o, 2), [1, 0.5, 0, 0.5, 1, 0.5]),
+    "restarts": (lambda o: lr_scheduler.CosineAnnealingWarmRestarts(o, 1, 2), [1, 1, 0.5, 1, cosine(1, 0, 1 / 4), 0.5]),
+    "one cycle of epochs": (
+        lambda o: lr_scheduler.OneCycleLR(o, 2.0, epochs=2, steps_per_epoch=5, div_factor=4, final_div_factor=10),
+        [cosine(0.5, 2, t / 2) for t in (0, 1, 2)] + [cosine(2, 0.05, t / 7) for t in range(1, 8)] + [0.05, 0.05],
+    ),
+    "one after the other": (
+        lambda o: lr_scheduler.SequentialLR(
+            o, [lr_scheduler.LinearLR(o, 0.5, total_iters=2), lr_scheduler.ExponentialLR(o, 0.5)], [2]
+        ),
+        [0.5, 0.75, 1, 0.5, 0.25],
+    ),
     "one step": (lambda o: optim.OneCycleLR(o, 2.0, 1, up=1), [2, 2]),
 }
 
@@ -49,7 +69,7 @@ def test_table(name):
     assert rates == pytest.approx(expected, abs=1e-12)
 
 
-@pytest.mark.parametrize("name", [name for name in TABLES if name != "lambda"])
+@pytest.mark.parametrize("name", [name for name in TABLES if name not in ("lambda", "one function for all")])
 def test_go_on_in_the_middle(name):
     first, second = sgd(), sgd()
     schedule, other = TABLES[name][0](first), TABLES[name][0](second)
@@ -110,3 +130,23 @@ def test_early_stopping(numbers, values, stop, best):
         other.load_state_dict(stopping.state_dict())
         assert stopping.step(value) == other.step(value) == stopping.should_stop == (i == stop)
     assert (stopping.best, stopping.best_step) == best
+
+
+def test_one_cycle_moves_the_momentum_the_other_way():
+    optimizer = sgd()
+    schedule, momenta = lr_scheduler.OneCycleLR(optimizer, 1.0, 5, pct_start=0.6), []
+    for _ in range(5):
+        momenta.append(round(optimizer.momentum, 6))
+        schedule.step()
+    assert momenta == [0.95, 0.9, 0.85, 0.9, 0.95] and schedule.get_last_lr() == [optimizer.lr]
+    adam = optim.Adam([parameters(shapes=[(2,)])[0][0]])
+    lr_scheduler.OneCycleLR(adam, 1.0, 5)
+    assert adam.beta1 == 0.95
+
+
+def test_plateau_with_the_arguments_of_pytorch():
+    optimizer = sgd()
+    schedule = lr_scheduler.ReduceLROnPlateau(optimizer, "max", 0.5, 0)
+    for metric in (1.0, 2.0, 1.5):
+        schedule.step(metrics=metric)
+    assert optimizer.lr == 0.5

@@ -1,4 +1,4 @@
-"""The examples in the docstrings of checkpoints, training, reports and the command."""
+"""The examples in the docstrings of checkpoints, training, reports, models, generation and the command."""
 
 import doctest
 import importlib
@@ -6,8 +6,11 @@ import importlib
 import pytest
 
 MODULES = """
-    checkpoint packing locking report reporting.charts reporting.markup reporting.pictures training.metrics training.trainer
-    training.history command.arguments command.bench command.page
+    checkpoint interop lora packing locking weights report reporting.charts reporting.markup reporting.pictures
+    training.metrics training.trainer training.arguments training.carried training.history
+    command.arguments command.bench command.page
+    models.configuration models.gpt2 models.llama models.resnet models.vit
+    generation.cache generation.decoding generation.sampling generation.tokenizers generation.writing serving.requests
 """.split()
 
 

@@ -28,6 +28,7 @@ from needle import Tensor
 from needle_nn.files import open_regular, replacing, size_of
 from needle_nn.locking import Lock
 from needle_nn.packing import pack, unpack
+from needle_nn.weights import DTYPES, CheckpointError, Weights, damaged, read_header, refusing
 
 __all__ = [
     "CheckpointError",
@@ -41,28 +42,6 @@ __all__ = [
 ]
 
 FORMAT = 1  # of the JSON in a checkpoint's header
-_MAX_HEADER = 100_000_000  # bytes, as safetensors has it
-
-#: safetensors' dtypes: NumPy's, and the one a Needle tensor gets.
-_DTYPES = {
-    "F64": ("<f8", "float64"),
-    "F32": ("<f4", "float32"),
-    "F16": ("<f2", "float32"),
-    "BF16": ("<u2", "float32"),  # the upper half of a float32
-    "I64": ("<i8", "int64"),
-    "I32": ("<i4", "int32"),
-    "I16": ("<i2", "int32"),
-    "I8": ("i1", "int32"),
-    "U64": ("<u8", "int64"),
-    "U32": ("<u4", "int64"),
-    "U16": ("<u2", "int32"),
-    "U8": ("u1", "uint8"),
-    "BOOL": ("?", "bool"),
-}
-
-
-class CheckpointError(ValueError):
-    """A file that cannot be used; the message names it and the reason, in one line."""
 
 
 # ---- A bare state_dict -------------------------------------------------------------------------------------
@@ -82,18 +61,8 @@ def save(path: str | os.PathLike, state: Mapping[str, Any]) -> None:
 
 def load(path: str | os.PathLike, device: Any = None) -> dict[str, Tensor]:
     """The tensors of a safetensors file of any framework by name; int8 and 16-bit ints become int32, 16-bit floats float32."""
-    tensors, _ = _read(Path(path))
-    return {name: _tensor(Path(path), name, *held, device) for name, held in tensors.items()}
-
-
-def _tensor(path: Path, name: str, array: np.ndarray, dtype: str, device: Any) -> Tensor:
-    if array.dtype == np.uint64 and array.size and int(array.max()) >= 2**63:
-        raise CheckpointError(f"{path}: {name} holds {int(array.max())}, which is too large for int64")
-    array = array.astype(dtype, copy=False)
-    try:
-        return Tensor(array, device=device, dtype=dtype, requires_grad=False)
-    except (ValueError, TypeError) as error:  # NumPy's arrays have more axes than ours
-        raise CheckpointError(f"{path}: {name}: {error}") from None
+    with Weights(path, device) as weights:
+        return dict(weights)
 
 
 # ---- A checkpoint: any nested state ------------------------------------------------------------------------
@@ -120,11 +89,10 @@ def load_checkpoint(path: str | os.PathLike) -> Any:
         ) from None
     if version != FORMAT:
         raise CheckpointError(f"{path}: checkpoint format {version!r:.40}, this version of needle reads {FORMAT}")
-    arrays = {name: array for name, (array, _) in tensors.items()}
-    if not isinstance(text, str) or digest != _digest(arrays, text):
+    if not isinstance(text, str) or digest != _digest(tensors, text):
         raise CheckpointError(f"{path}: damaged: its contents do not match its SHA-256")
     try:
-        return unpack(arrays, text)
+        return unpack(tensors, text)
     except (ValueError, TypeError) as error:
         raise CheckpointError(f"{path}: {error}") from None
 
@@ -141,79 +109,30 @@ def _digest(arrays: dict[str, np.ndarray], text: str) -> str:
 # ---- Files -------------------------------------------------------------------------------------------------
 
 
-def _read(path: Path) -> tuple[dict[str, tuple[np.ndarray, str]], dict[str, str]]:
-    """{name: (array, dtype of its tensor)} and the header's own entries. Read at once: a mapped file may shrink under us."""
+def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """{name: array} and the header's own entries. Read at once, for a digest of it all."""
     content, header = _content(path)
     try:
         views = safetensors.deserialize(content)
     except safetensors.SafetensorError as error:
-        raise CheckpointError(_damaged(path, len(content), str(error))) from None
+        raise CheckpointError(damaged(path, len(content), str(error))) from None
     tensors = {}
     for name, view in views:
-        if view["dtype"] not in _DTYPES:
-            raise CheckpointError(f"{path}: {name} is of dtype {view['dtype']}; known are {', '.join(_DTYPES)}")
-        stored, target = _DTYPES[view["dtype"]]
+        if view["dtype"] not in DTYPES:
+            raise CheckpointError(f"{path}: {name} is of dtype {view['dtype']}; known are {', '.join(DTYPES)}")
         try:
-            array = np.frombuffer(view["data"], stored).reshape(view["shape"])
+            array = np.frombuffer(view["data"], DTYPES[view["dtype"]][0]).reshape(view["shape"])
         except ValueError as error:  # an empty array of too many axes or too long ones
             raise CheckpointError(f"{path}: {name} of {len(view['shape'])} axes: {error}") from None
-        if view["dtype"] == "BF16":
-            array = (array.astype(np.uint32) << 16).view(np.float32)
-        tensors[name] = (array, target)
+        tensors[name] = (array.astype(np.uint32) << 16).view(np.float32) if view["dtype"] == "BF16" else array
     return tensors, header.get("__metadata__") or {}
 
 
 def _content(path: Path) -> tuple[bytes, dict[str, Any]]:
     """The bytes of a safetensors file, and its header. The rest is read only if it is as long as the header says."""
-    try:
-        with open_regular(path) as file:
-            size, start = size_of(file), file.read(4096)
-            first, length = start[:8], int.from_bytes(start[:8], "little")
-            if len(first) < 8 or length > min(size - 8, _MAX_HEADER):
-                reason = f"a header of {length} bytes" if len(first) == 8 else "no header"
-                raise CheckpointError(_foreign(path, start) or _damaged(path, size, reason))
-            file.seek(8)
-            head = file.read(length)
-            header, held = _header(path, size, head)
-            if held != size - 8 - length:
-                reason = f"its header tells of {held} bytes of data, not of {size - 8 - length}"
-                raise CheckpointError(_damaged(path, size, reason))
-            return first + head + file.read(held), header
-    except OSError as error:
-        raise CheckpointError(f"{path}: {error.strerror or error}") from None
-    except CheckpointError:
-        raise
-    except ValueError as error:  # not a regular file
-        raise CheckpointError(str(error)) from None
-
-
-def _header(path: Path, size: int, head: bytes) -> tuple[dict[str, Any], int]:
-    """The header, and where the data of its last tensor end."""
-    try:
-        header = json.loads(head)
-        return header, max(
-            (view["data_offsets"][1] for name, view in header.items() if name != "__metadata__"), default=0
-        )
-    except (ValueError, TypeError, AttributeError, LookupError, RecursionError):
-        raise CheckpointError(_foreign(path, head) or _damaged(path, size, "its header is none")) from None
-
-
-def _damaged(path: Path, size: int, reason: str) -> str:
-    return f"{path}: truncated, damaged or no safetensors file ({size} bytes): {reason}"
-
-
-def _foreign(path: Path, start: bytes) -> str | None:
-    """What to do with a file that another library has written as a pickle or an archive; None where it is nothing known."""
-    zipped = start.startswith(b"PK\3\4")
-    pickled = start[:1] == b"\x80" and any(start[2:8])  # else the length of a safetensors header
-    if (zipped and b"data.pkl" in start) or pickled or path.suffix in (".pt", ".pth"):
-        return (
-            f"{path}: no safetensors file but a pickle, as PyTorch writes; where PyTorch is, convert it:"
-            f" safetensors.torch.save_file(torch.load({path.name!r}, weights_only=True), {path.stem + '.safetensors'!r})"
-        )
-    if (zipped and b".npy" in start) or start.startswith(b"\x93NUMPY"):
-        return f"{path}: no safetensors file but one of NumPy; np.load reads it, and load_state_dict takes its arrays by name"
-    return None
+    with refusing(path), open_regular(path) as file:
+        head, header = read_header(path, file)
+        return head + file.read(size_of(file) - len(head)), header
 
 
 def _write(path: Path, arrays: dict[str, np.ndarray], entries: dict[str, str] | None = None) -> None:

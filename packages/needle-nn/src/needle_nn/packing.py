@@ -16,12 +16,13 @@ from typing import Any
 
 import numpy as np
 
+import needle_ndarray as nd
 from needle import Tensor
 from needle_ndarray import NDArray
 
 _MAKE = {
     "$numpy": lambda array: array,
-    "$ndarray": lambda array: NDArray(array),
+    "$ndarray": lambda array: nd.array(array, array.dtype.name),
     "$tensor": lambda array: Tensor(array, dtype=array.dtype.name, requires_grad=False),
 }
 

@@ -2,13 +2,30 @@
 
 from needle_nn.data.characters import CharCorpus, stdlib_docstrings
 from needle_nn.data.cifar10 import CIFAR10Dataset
-from needle_nn.data.dataset import Dataset, NDArrayDataset
+from needle_nn.data.dataset import (
+    ConcatDataset,
+    Dataset,
+    IterableDataset,
+    NDArrayDataset,
+    Subset,
+    TensorDataset,
+    random_split,
+)
 from needle_nn.data.digits import DigitsDataset
 from needle_nn.data.fetch import collate
+from needle_nn.data.folders import ImageFolder
 from needle_nn.data.loader import DataLoader
 from needle_nn.data.mnist import MNISTDataset, parse_mnist
-from needle_nn.data.samplers import BatchSampler, RandomSampler, SequentialSampler, WeightedSampler
+from needle_nn.data.samplers import (
+    BatchSampler,
+    RandomSampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+    WeightedSampler,
+)
 from needle_nn.data.sources import random_source
+from needle_nn.data.tables import CSVDataset, HuggingFaceDataset, ParquetDataset
 from needle_nn.data.text import Corpus, Dictionary, batchify, get_batch
 from needle_nn.data.transforms import (
     Compose,
@@ -21,8 +38,11 @@ from needle_nn.data.transforms import (
 )  # fmt: skip
 
 __all__ = [
-    "Dataset", "NDArrayDataset", "MNISTDataset", "CIFAR10Dataset", "DigitsDataset", "parse_mnist",
-    "DataLoader", "collate", "SequentialSampler", "RandomSampler", "WeightedSampler", "BatchSampler",
+    "Dataset", "NDArrayDataset", "TensorDataset", "IterableDataset", "Subset", "ConcatDataset", "random_split",
+    "MNISTDataset", "CIFAR10Dataset", "DigitsDataset", "parse_mnist",
+    "ImageFolder", "CSVDataset", "ParquetDataset", "HuggingFaceDataset",
+    "DataLoader", "collate", "SequentialSampler", "RandomSampler", "SubsetRandomSampler", "WeightedSampler",
+    "WeightedRandomSampler", "BatchSampler",
     "Transform", "Compose", "RandomFlipHorizontal", "RandomCrop", "RandomRotation", "RandomScale", "Normalize", "random_source",
     "Dictionary", "Corpus", "batchify", "get_batch", "CharCorpus", "stdlib_docstrings",
 ]  # fmt: skip

@@ -1,10 +1,15 @@
 """Datasets: what can be asked for its length and for the items at an index."""
 
-from collections.abc import Callable, Sequence
+import bisect
+import math
+import operator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from needle_nn.data.fetch import takes_arrays
+from needle_nn.data.sources import check_seed, generator
 from needle_nn.data.transforms import check_transforms
 
 
@@ -35,6 +40,9 @@ class Dataset:
 
     def __len__(self) -> int:
         raise NotImplementedError(f"{type(self).__name__} has no __len__")
+
+    def __add__(self, other: Any) -> "ConcatDataset":
+        return ConcatDataset([self, other])
 
     def apply_transforms(self, x: Any) -> Any:
         """x after each of the transforms, in their order."""
@@ -71,6 +79,115 @@ class NDArrayDataset(Dataset):
 
     def __len__(self) -> int:
         return len(self.arrays[0])
+
+
+class TensorDataset(NDArrayDataset):
+    """`NDArrayDataset` of Tensors, whose values are taken as they are now.
+
+    >>> import needle as ndl
+    >>> data = TensorDataset(ndl.ones(3, 2), ndl.Tensor([7, 8, 9]))
+    >>> len(data), data[1][0].tolist()
+    (3, [1.0, 1.0])
+    """
+
+
+class Subset(Dataset):
+    """The items of a dataset at some indices.
+
+    >>> data = Subset(NDArrayDataset(np.arange(10.0)), [4, 7])
+    >>> len(data), data[1]
+    (2, (np.float64(7.0),))
+    """
+
+    def __init__(self, dataset: Any, indices: Any):
+        super().__init__()
+        self.dataset = dataset
+        self.indices = np.asarray(list(indices), np.int64)
+        n = len(dataset)
+        if self.indices.size and not -n <= self.indices.min() <= self.indices.max() < n:
+            low, high = self.indices.min(), self.indices.max()
+            raise ValueError(f"Subset: indices from {low} to {high}, but the dataset has {n} items")
+        self.indices = self.indices % max(n, 1)
+        self.takes_arrays = takes_arrays(dataset)
+
+    def __getitem__(self, index: Any) -> Any:
+        chosen = self.indices[index]
+        return self.dataset[chosen if chosen.ndim else int(chosen)]
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+class ConcatDataset(Dataset):
+    """Datasets one after the other.
+
+    >>> data = ConcatDataset([NDArrayDataset(np.arange(3)), NDArrayDataset(np.arange(10, 12))])
+    >>> len(data), data[3], data[-1]
+    (5, (np.int64(10),), (np.int64(11),))
+    """
+
+    def __init__(self, datasets: Iterable[Any]):
+        super().__init__()
+        self.datasets = list(datasets)
+        if not self.datasets:
+            raise ValueError("ConcatDataset: no datasets given")
+        self.ends = np.cumsum([len(d) for d in self.datasets]).tolist()
+
+    def __getitem__(self, index: Any) -> Any:
+        i = operator.index(index)
+        if not -len(self) <= i < len(self):
+            raise IndexError(f"ConcatDataset: item {i} of {len(self)}")
+        i %= len(self)
+        at = bisect.bisect_right(self.ends, i)
+        return self.datasets[at][i - (self.ends[at - 1] if at else 0)]
+
+    def __len__(self) -> int:
+        return self.ends[-1]
+
+    def __add__(self, other: Any) -> "ConcatDataset":
+        return ConcatDataset([*self.datasets, other])
+
+
+class IterableDataset:
+    """The base of datasets that are only gone through: subclasses write `__iter__`, and a DataLoader takes items as they come.
+
+    >>> class Countdown(IterableDataset):
+    ...     def __iter__(self):
+    ...         return iter([3.0, 2.0, 1.0])
+    >>> from needle.data import DataLoader
+    >>> [x.tolist() for (x,) in DataLoader(Countdown(), batch_size=2)]
+    [[3.0, 2.0], [1.0]]
+    """
+
+    def __iter__(self) -> Iterator[Any]:
+        raise NotImplementedError(f"{type(self).__name__} has no __iter__")
+
+
+def random_split(dataset: Any, lengths: Sequence[float], seed: int | None = None) -> list[Subset]:
+    """Cut a dataset at random into Subsets.
+
+    Parameters
+    ----------
+    dataset : what is cut
+    lengths : of the parts, which make up the whole; or shares of it, which make up 1
+    seed : makes the cut a function of it; else `np.random` draws
+
+    >>> [len(part) for part in random_split(NDArrayDataset(np.arange(10)), [0.75, 0.25], seed=0)]
+    [8, 2]
+    """
+    n, sizes = len(dataset), list(lengths)
+    if sizes and all(isinstance(size, float) for size in sizes) and math.isclose(sum(sizes), 1):
+        shares, sizes = sizes, [math.floor(n * share) for share in sizes]
+        for i in range(n - int(sum(sizes))):
+            sizes[i % len(shares)] += 1
+    if sum(sizes) != n or any(size < 0 or size != int(size) for size in sizes):
+        raise ValueError(
+            f"random_split: lengths {list(lengths)} of {n} items: expected parts that make up all, or shares"
+        )
+    check_seed(seed, "random_split")
+    order = (np.random if seed is None else generator(seed)).permutation(n)
+    stops = np.cumsum([int(size) for size in sizes])[:-1]
+    return [Subset(dataset, part) for part in np.split(order, stops)]
 
 
 def _as_array(i: int, a: Any) -> np.ndarray:

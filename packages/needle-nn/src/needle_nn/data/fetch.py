@@ -89,7 +89,10 @@ def collate(items: Sequence[Any]) -> Any:
         return _rebuilt(first, [collate(field) for field in zip(*items, strict=True)])
     if isinstance(first, (str, bytes)):
         return _objects(items)  # an array of str would drop zeros at the end
-    arrays = [_array(item) for item in items]
+    kinds = set(map(type, items))
+    if len(kinds) == 1 and issubclass(type(first), (np.number, np.bool_)):
+        return np.array(items)
+    arrays = items if kinds == {np.ndarray} else [_array(item) for item in items]
     for i, array in enumerate(arrays):
         if array.shape != arrays[0].shape:
             raise ValueError(

@@ -4,13 +4,16 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from needle_ndarray.extension import backend_of
 from needle_nn.checks import check_count, described
-from needle_nn.data.fetch import fetch_items, fetch_whole, takes_arrays, to_tensors
+from needle_nn.data.dataset import IterableDataset
+from needle_nn.data.fetch import collate, fetch_items, fetch_whole, takes_arrays, to_tensors
+from needle_nn.data.rows import Rows
 from needle_nn.data.samplers import RandomSampler, SequentialSampler
 from needle_nn.data.sources import check_seed, drawing_from, generator, peek
 
@@ -25,7 +28,9 @@ class _Position:
     batch: int = 0  # how many batches have been handed out
     base: int | None = None  # what the generators of the batches are made of; None: NumPy's global generator
     ordering: list[np.ndarray] | None = None
+    read: Callable[[int], Any] | None = None  # gives the Tensors of a batch, where the dataset is plain arrays
     going_on_of: int | None = None  # set by load_state_dict until the next iter: how many batches the epoch has
+    wanted: Callable[[int], bool] | None = None  # which batches this pass loads; None: all
 
 
 class DataLoader:
@@ -44,6 +49,7 @@ class DataLoader:
     num_workers : threads that load batches ahead; 0 loads each when it is asked for
     prefetch : batches kept ready by each worker
     seed : makes order and random transforms a function of seed and epoch, for any number of workers
+    pin_memory, persistent_workers : as PyTorch has them; nothing follows from them
     device, dtype : of the Tensors; dtype concerns floats only. With workers, a batch for a GPU is on its way there, from pinned
         memory and on a stream of its own, while the one before it is computed with
 
@@ -74,8 +80,15 @@ class DataLoader:
         seed: int | None = None,
         device: Any = None,
         dtype: Any = None,
+        pin_memory: bool = False,
+        persistent_workers: bool = False,
     ):
-        if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
+        streams = isinstance(dataset, IterableDataset)
+        if streams and (shuffle or sampler is not None or batch_sampler is not None):
+            raise ValueError(
+                "DataLoader: an IterableDataset has an order of its own: expected no shuffle and no sampler"
+            )
+        if not streams and not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
             raise TypeError(
                 f"DataLoader: expected a dataset with __getitem__ and __len__, got {type(dataset).__name__};"
                 " list(...) makes one of an iterable"
@@ -106,24 +119,45 @@ class DataLoader:
         self.seed, self.device, self.dtype = check_seed(seed, "DataLoader"), device, dtype
         self.batch_sampler = batch_sampler
         self.sampler = sampler
-        if sampler is None:
+        if sampler is None and not streams:
             self.sampler = RandomSampler(dataset, self.seed) if shuffle else SequentialSampler(dataset)
-        given = sampler is not None or batch_sampler is not None
+        given = streams or sampler is not None or batch_sampler is not None
         self.ordering: list[np.ndarray] | None = None if shuffle or given else self._order(0)
         self._position = _Position()
+        self._rows: Rows | None = None
 
     def __len__(self) -> int:
         """The number of batches in an epoch."""
         if self.batch_sampler is not None:
             return len(self.batch_sampler)  # type: ignore[arg-type]
+        if self.sampler is None:
+            raise TypeError("DataLoader: an IterableDataset has no length")
         n = len(self.sampler)  # type: ignore[arg-type]
         return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
 
     def __iter__(self) -> Iterator[Any]:
+        return self._pass(None)
+
+    def batches_where(self, wanted: Callable[[int], bool]) -> Iterator[Any]:
+        """A pass in which batches whose number is not wanted are not loaded, but handed out as None.
+
+        Each batch has a generator of its own, as with workers: its numbers do not depend on which others are loaded.
+
+        >>> loader = DataLoader(NDArrayDataset(np.arange(5)), batch_size=2)
+        >>> [batch and batch[0].tolist() for batch in loader.batches_where(lambda number: number != 1)]
+        [[0, 1], None, [4]]
+        """
+        if isinstance(self.dataset, IterableDataset):
+            raise TypeError("DataLoader.batches_where: the batches of an IterableDataset cannot be left out")
+        return self._pass(wanted)
+
+    def _pass(self, wanted: Callable[[int], bool] | None) -> Iterator[Any]:
+        if isinstance(self.dataset, IterableDataset):
+            return self._stream()
         at = self._position
         if at.going_on_of is None:
             at = _Position(at.epoch + (at.batch > 0), base=self.seed)
-            if self.seed is None and self.num_workers:
+            if self.seed is None and (self.num_workers or wanted is not None):
                 at.base = peek()
         if at.ordering is None:
             at.ordering = self._order(at.epoch)
@@ -132,6 +166,10 @@ class DataLoader:
             raise ValueError(f"DataLoader: {there}: dataset and batch_size must be the same")
         at.going_on_of = None
         self._position, self.ordering = at, at.ordering
+        at.wanted = wanted
+        whole = self.collate_fn is None
+        self._rows = Rows.of(self.dataset, self.device, self.dtype, self._rows) if whole else None
+        at.read = None if self._rows is None else self._rows.reader(at.ordering)
         return self._threaded(at) if self.num_workers else self._inline(at)
 
     # ---- Position -----------------------------------------------------------------------------------------
@@ -143,6 +181,8 @@ class DataLoader:
         the lengths of its batches if they come from a batch_sampler. Without a seed, numbers yet to be drawn depend on `np.random`,
         whose state is to be kept beside this one.
         """
+        if isinstance(self.dataset, IterableDataset):
+            raise TypeError("DataLoader.state_dict: an IterableDataset cannot go on from a place")
         at, order, sizes = self._position, None, None
         batches = at.going_on_of if at.ordering is None else len(at.ordering)
         again = getattr(self.sampler if self.batch_sampler is None else self.batch_sampler, "repeatable", False)
@@ -193,11 +233,12 @@ class DataLoader:
             chosen.set_epoch(epoch)
         if self.batch_sampler is not None:
             return [self._indices(list(part)) for part in chosen]
-        return self._split(self._indices(list(chosen)))
+        indices = getattr(chosen, "indices", None)  # all at once, where the sampler can
+        return self._split(self._indices(indices() if callable(indices) else list(chosen)))
 
     def _split(self, order: np.ndarray) -> list[np.ndarray]:
         """An order in batches, as the course cuts it."""
-        parts = np.array_split(order, range(self.batch_size, len(order), self.batch_size)) if len(order) else []
+        parts = [order[at : at + self.batch_size] for at in range(0, len(order), self.batch_size)]
         return parts[:-1] if parts and self.drop_last and len(parts[-1]) < self.batch_size else parts
 
     def _indices(self, order: Any) -> np.ndarray:
@@ -213,7 +254,11 @@ class DataLoader:
         return indices.astype(np.int64)
 
     def _load(self, at: _Position, number: int) -> Any:
-        """Batch `number` as arrays; runs in a worker if there are any."""
+        """Batch `number` as arrays; runs in a worker if there are any. None if it is not wanted."""
+        if at.wanted is not None and not at.wanted(number):
+            return None
+        if at.read is not None:
+            return at.read(number)
         indices = at.ordering[number]  # type: ignore[index]
         source = np.random if at.base is None else generator(at.base, at.epoch, number + 1)
         try:
@@ -231,7 +276,7 @@ class DataLoader:
 
     def _tensors(self, batch: Any) -> Any:
         """Tensors of a batch, in the thread and under the modes of the one who asked."""
-        return to_tensors(batch, self.device, self.dtype)
+        return None if batch is None else to_tensors(batch, self.device, self.dtype)
 
     def _send(self, batch: Any) -> Callable[[], Any]:
         """Start to copy a batch to a device that can do so beside its other work; the function gives its Tensors."""
@@ -239,9 +284,18 @@ class DataLoader:
             tensors = self._tensors(batch)
         return lambda: (wait(), tensors)[1]
 
+    def _stream(self) -> Iterator[Any]:
+        """Batches of an IterableDataset, in the order in which it gives its items."""
+        items = iter(self.dataset)
+        while batch := list(islice(items, self.batch_size)):
+            if len(batch) == self.batch_size or not self.drop_last:
+                yield self._tensors((self.collate_fn or collate)(batch))
+
     def _inline(self, at: _Position) -> Iterator[Any]:
+        plain = at.read if at.wanted is None else None
+        read = plain or (lambda number: self._tensors(self._load(at, number)))
         for number in range(at.batch, len(at.ordering)):  # type: ignore[arg-type]
-            yield self._hand_out(at, self._tensors(self._load(at, number)))
+            yield self._hand_out(at, read(number))
         self._end(at)
 
     def _threaded(self, at: _Position) -> Iterator[Any]:
@@ -266,4 +320,4 @@ class DataLoader:
         self._end(at)
 
     def _end(self, at: _Position) -> None:
-        at.epoch, at.batch, at.base, at.ordering = at.epoch + 1, 0, None, None
+        at.epoch, at.batch, at.base, at.ordering, at.read = at.epoch + 1, 0, None, None, None

@@ -25,6 +25,10 @@ class SequentialSampler:
     def __init__(self, dataset: Sized | int):
         self.dataset = dataset
 
+    def indices(self) -> np.ndarray:
+        """An epoch as an array."""
+        return np.arange(len(self))
+
     def __iter__(self) -> Iterator[int]:
         return iter(range(len(self)))
 
@@ -58,21 +62,70 @@ class _Drawn:
 class RandomSampler(_Drawn):
     """A new permutation each epoch: `np.random.permutation`, or a function of seed and epoch.
 
+    Parameters
+    ----------
+    dataset : what has a length, or the length
+    seed : makes the order a function of it and of the epoch
+    replacement : draw every index anew, so that some come twice
+    num_samples : how many indices; all, unless given
+
     >>> sampler = RandomSampler(5, seed=0)
     >>> first, second = list(sampler), list(sampler)
     >>> sorted(first) == sorted(second) == [0, 1, 2, 3, 4], first == second
     (True, False)
     """
 
-    def __init__(self, dataset: Sized | int, seed: int | None = None):
-        self.dataset = dataset
+    def __init__(
+        self,
+        dataset: Sized | int,
+        seed: int | None = None,
+        *,
+        replacement: bool = False,
+        num_samples: int | None = None,
+    ):
+        self.dataset, self.replacement = dataset, bool(replacement)
+        n = length(dataset)
+        if num_samples is not None:
+            check_count("RandomSampler", "num_samples", num_samples, 0)
+            if num_samples > (0 if n == 0 else num_samples if replacement else n):
+                raise ValueError(f"RandomSampler: num_samples = {num_samples} of {n} without replacement")
+        self.num_samples = num_samples
         self._start(seed)
 
+    def indices(self) -> np.ndarray:
+        """The next epoch as an array."""
+        source, n = self._source(), length(self.dataset)
+        if self.replacement:
+            return source.randint(0, n, len(self)) if n else np.empty(0, np.int64)
+        return source.permutation(n)[: len(self)]
+
     def __iter__(self) -> Iterator[int]:
-        return iter(self._source().permutation(len(self)).tolist())
+        return iter(self.indices().tolist())
 
     def __len__(self) -> int:
-        return length(self.dataset)
+        return length(self.dataset) if self.num_samples is None else self.num_samples
+
+
+class SubsetRandomSampler(_Drawn):
+    """Some indices in a new order each epoch.
+
+    >>> sorted(SubsetRandomSampler([4, 2, 7], seed=0))
+    [2, 4, 7]
+    """
+
+    def __init__(self, indices: Any, seed: int | None = None):
+        self.chosen = np.asarray(list(indices), np.int64)
+        self._start(seed)
+
+    def indices(self) -> np.ndarray:
+        """The next epoch as an array."""
+        return self.chosen[self._source().permutation(len(self.chosen))]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.indices().tolist())
+
+    def __len__(self) -> int:
+        return len(self.chosen)
 
 
 class WeightedSampler(_Drawn):
@@ -97,6 +150,32 @@ class WeightedSampler(_Drawn):
 
     def __len__(self) -> int:
         return self.num_samples
+
+
+class WeightedRandomSampler(WeightedSampler):
+    """`WeightedSampler` with PyTorch's arguments.
+
+    Parameters
+    ----------
+    weights : of the indices
+    num_samples : how many are drawn
+    replacement : whether an index may come again; without, there are at most as many as have a weight
+    seed : makes the order a function of it and of the epoch
+
+    >>> sorted(WeightedRandomSampler([1, 0, 2], 2, replacement=False, seed=0))
+    [0, 2]
+    """
+
+    def __init__(self, weights: Any, num_samples: int, replacement: bool = True, seed: int | None = None):
+        super().__init__(weights, num_samples, seed)
+        self.replacement = bool(replacement)
+        some = int((self.p > 0).sum())
+        if not replacement and num_samples > some:
+            raise ValueError(f"WeightedRandomSampler: num_samples = {num_samples} of {some} without replacement")
+
+    def __iter__(self) -> Iterator[int]:
+        drawn = self._source().choice(len(self.p), size=self.num_samples, replace=self.replacement, p=self.p)
+        return iter(drawn.tolist())
 
 
 class BatchSampler:

@@ -1,12 +1,19 @@
-"""Linear maps, embeddings, dropout, shapes."""
+"""Linear maps, embeddings, dropout."""
+
+from typing import Any
 
 from needle import init, ops
+from needle.autograd import follows_torch
 from needle_nn.checks import check_flag
+from needle_nn.nn.functional import maps
 from needle_nn.nn.module import Module, Parameter, check_sizes, expect
 
 
 class Identity(Module):
-    """y = x"""
+    """y = x; arguments are taken, as PyTorch's Identity does, and ignored"""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__()
 
     def forward(self, x):
         return x
@@ -20,6 +27,8 @@ class Linear(Module):
     in_features, out_features : sizes; the weight has shape (in_features, out_features), the bias (1, out_features)
     bias : whether there is one
 
+    Both are drawn from U(-1/sqrt(in_features), 1/sqrt(in_features)) within `needle.compat("torch")`, else by `kaiming_uniform`.
+
     >>> import needle as ndl
     >>> Linear(3, 2)(ndl.ones(4, 5, 3)).shape
     (4, 5, 2)
@@ -30,11 +39,15 @@ class Linear(Module):
         check_sizes(self, in_features=in_features, out_features=out_features)
         check_flag(type(self).__name__, "bias", bias)
         self.in_features, self.out_features = in_features, out_features
-        self.weight = Parameter(init.kaiming_uniform(in_features, out_features, device=device, dtype=dtype))
-        self.bias = None
-        if bias:
-            drawn = init.kaiming_uniform(out_features, 1, device=device, dtype=dtype)
-            self.bias = Parameter(drawn.reshape((1, out_features)))
+        made: dict[str, Any] = {"device": device, "dtype": dtype}
+        if follows_torch():
+            made |= {"low": -(in_features**-0.5), "high": in_features**-0.5}
+            weight, drawn = (init.rand(n, out_features, **made) for n in (in_features, 1))
+        else:
+            weight = init.kaiming_uniform(in_features, out_features, **made)
+            drawn = init.kaiming_uniform(out_features, 1, **made) if bias else None
+        self.weight = Parameter(weight)
+        self.bias = Parameter(drawn.reshape((1, out_features))) if bias else None
 
     def forward(self, x):
         shape = x.shape
@@ -44,42 +57,113 @@ class Linear(Module):
         return ops.linear(x, self.weight, bias)
 
 
+class Bilinear(Module):
+    """y_k = x1^T W_k x2 + b_k: (..., in1), (..., in2) -> (..., out); W (out, in1, in2) and b from U(-1/sqrt(in1), 1/sqrt(in1))"""
+
+    def __init__(self, in1_features, in2_features, out_features, bias=True, device=None, dtype="float32"):
+        super().__init__()
+        check_sizes(self, in1_features=in1_features, in2_features=in2_features, out_features=out_features)
+        bound, made = in1_features**-0.5, {"device": device, "dtype": dtype}
+        shape = (out_features, in1_features, in2_features)
+        self.weight = Parameter(init.rand(*shape, low=-bound, high=bound, **made))
+        self.bias = Parameter(init.rand(out_features, low=-bound, high=bound, **made)) if bias else None
+
+    def forward(self, x1, x2):
+        return maps.bilinear(x1, x2, self.weight, self.bias)
+
+
 class Embedding(Module):
     """y = weight[ids]: ids of any shape, whole floats too, -> ids.shape + (embedding_dim,); weight ~ N(0, 1).
+
+    Parameters
+    ----------
+    num_embeddings, embedding_dim : sizes of the weight
+    padding_idx : a row that starts at 0 and gets no gradient
 
     >>> import needle as ndl
     >>> Embedding(10, 4)(ndl.Tensor([[1.0, 9.0, 1.0]])).shape
     (1, 3, 4)
     """
 
-    def __init__(self, num_embeddings, embedding_dim, device=None, dtype="float32"):
+    padding_idx = None
+
+    def __init__(self, num_embeddings, embedding_dim, device=None, dtype="float32", *, padding_idx=None):
         super().__init__()
         check_sizes(self, num_embeddings=num_embeddings, embedding_dim=embedding_dim)
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         self.weight = Parameter(init.randn(num_embeddings, embedding_dim, device=device, dtype=dtype))
+        if padding_idx is not None:
+            if not -num_embeddings <= padding_idx < num_embeddings:
+                raise ValueError(f"Embedding: padding_idx {padding_idx}: expected one of {num_embeddings} rows")
+            self.padding_idx = padding_idx % num_embeddings
+            self.weight.realize_cached_data()[self.padding_idx] = 0.0
+
+    @classmethod
+    def from_pretrained(cls, embeddings, freeze=True, padding_idx=None):
+        """An Embedding with these rows, (num_embeddings, embedding_dim); they are not trained if `freeze`."""
+        rows, width = embeddings.shape
+        made = cls(rows, width, embeddings.device, embeddings.dtype, padding_idx=padding_idx)
+        made.weight = Parameter(embeddings)
+        made.weight.requires_grad_(not freeze)
+        return made
 
     def forward(self, ids):
-        return ops.embedding(ids, self.weight)
+        if self.padding_idx is None:
+            return ops.embedding(ids, self.weight)
+        return maps.embedding(ids, self.weight, self.padding_idx)
 
 
 class Dropout(Module):
     """y = x m / (1 - p) in training, m ~ Bernoulli(1 - p); y = x in evaluation"""
 
-    def __init__(self, p=0.5):
+    function: Any = staticmethod(ops.dropout)
+
+    def __init__(self, p=0.5, inplace=False):
         super().__init__()
         if isinstance(p, str) or not 0 <= p < 1:
-            raise ValueError(f"Dropout: p = {p!r}: expected a number from 0, below 1")
+            raise ValueError(f"{type(self).__name__}: p = {p!r}: expected a number from 0, below 1")
+        check_flag(type(self).__name__, "inplace", inplace)
         self.p = p
 
     def forward(self, x):
-        return ops.dropout(x, self.p, self.training)
+        return self.function(x, self.p, self.training)
 
 
-class Flatten(Module):
-    """(N, a, b, ...) -> (N, a b ...)"""
+class Dropout1d(Dropout):
+    """`Dropout` of whole channels: (N, C, L)"""
 
-    def forward(self, x):
-        size = 1
-        for n in x.shape[1:]:
-            size *= n
-        return x.reshape((x.shape[0], size))
+    function = staticmethod(maps.dropout1d)
+
+
+class Dropout2d(Dropout):
+    """`Dropout` of whole channels: (N, C, H, W)"""
+
+    function = staticmethod(maps.dropout2d)
+
+
+class AlphaDropout(Dropout):
+    """y = a (x m - 1.758 (1 - m)) + b in training, m ~ Bernoulli(1 - p): keeps mean 0 and variance 1 after `SELU`"""
+
+    function = staticmethod(maps.alpha_dropout)
+
+
+class CosineSimilarity(Module):
+    """y = x1 . x2 / (max(|x1|, eps) max(|x2|, eps)) along an axis"""
+
+    def __init__(self, dim=1, eps=1e-8):
+        super().__init__()
+        self.dim, self.eps = dim, eps
+
+    def forward(self, x1, x2):
+        return maps.cosine_similarity(x1, x2, self.dim, self.eps)
+
+
+class PairwiseDistance(Module):
+    """y = |x1 - x2 + eps|_p along the last axis"""
+
+    def __init__(self, p=2.0, eps=1e-6, keepdim=False):
+        super().__init__()
+        self.p, self.eps, self.keepdim = p, eps, keepdim
+
+    def forward(self, x1, x2):
+        return maps.pairwise_distance(x1, x2, self.p, self.eps, self.keepdim)

@@ -1,10 +1,16 @@
-"""Modules made of modules."""
+"""Modules made of modules.
+
+>>> import needle as ndl
+>>> len(ModuleList([Module(), Module()]))
+2
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
+from needle import Tensor
 from needle_ndarray.extension import bounded
-from needle_nn.nn.module import Module, Named
+from needle_nn.nn.module import Module, Named, Parameter
 
 
 def _checked(what: str, layer: Any, i: Any) -> Any:
@@ -17,6 +23,19 @@ def _checked(what: str, layer: Any, i: Any) -> Any:
     if not callable(layer):
         raise TypeError(f"{what}: layer {i} is a {type(layer).__name__}, expected a Module or a function")
     return layer
+
+
+class _Layers(tuple):
+    """The layers of a Sequential, which can be called as the method of that name."""
+
+    owner: "Sequential"
+
+    def of(self, owner: "Sequential") -> "_Layers":
+        self.owner = owner
+        return self
+
+    def __call__(self) -> list[Module]:
+        return Module.modules(self.owner)
 
 
 class Sequential(Module):
@@ -42,6 +61,15 @@ class Sequential(Module):
     """
 
     _inline = "modules"
+
+    @property
+    def modules(self):
+        """The layers, a tuple; called, this module and every one below it, as in any module."""
+        return _Layers(self.__dict__["modules"]).of(self)
+
+    @modules.setter
+    def modules(self, layers):
+        self.__dict__["modules"] = layers
 
     def __init__(self, *modules: Any):
         super().__init__()
@@ -69,9 +97,14 @@ class Sequential(Module):
         super().__setattr__(name, value)
 
     def forward(self, x):
-        for module in self.modules:
+        for module in self.__dict__["modules"]:
             x = module(x)
         return x
+
+    def append(self, module: Any) -> "Sequential":
+        """One more layer at the end."""
+        self.modules = (*self.modules, _checked(type(self).__name__, module, len(self)))
+        return self
 
     def __iter__(self) -> Iterator[Module]:
         return iter(self.modules)
@@ -80,7 +113,18 @@ class Sequential(Module):
         return len(self.modules)
 
     def __getitem__(self, i):
-        return self.modules[i]
+        layers = self.__dict__["modules"]
+        if not isinstance(i, slice):
+            return layers[i]
+        if isinstance(layers, Named):
+            return Sequential(dict(zip(layers.names[i], layers[i], strict=True)))
+        return Sequential(*layers[i])
+
+    def __setitem__(self, i, module):
+        layers = list(self.__dict__["modules"])
+        layers[i] = _checked(type(self).__name__, module, i)
+        old = self.__dict__["modules"]
+        self.modules = Named(old.names, layers) if isinstance(old, Named) else tuple(layers)
 
 
 class ModuleList(Module):
@@ -93,6 +137,7 @@ class ModuleList(Module):
     """
 
     _inline = "modules"
+    modules: Any
 
     def __init__(self, modules: Iterable[Module] = ()):
         super().__init__()
@@ -111,6 +156,9 @@ class ModuleList(Module):
         self.modules.extend(modules)
         return self
 
+    def insert(self, i: int, module: Module) -> None:
+        self.modules.insert(i, module)
+
     def __iter__(self) -> Iterator[Module]:
         return iter(self.modules)
 
@@ -122,6 +170,127 @@ class ModuleList(Module):
 
     def __setitem__(self, i, module):
         self.modules[i] = module
+
+
+class ModuleDict(Module):
+    """A dict of modules; it calls none of them.
+
+    >>> import needle as ndl
+    >>> from needle import nn
+    >>> heads = ModuleDict({"mean": nn.Linear(4, 1), "value": nn.Linear(4, 1, bias=False)})
+    >>> heads["mean"](ndl.ones(2, 4)).shape, [name for name, _ in heads.named_parameters()]
+    ((2, 1), ['mean.weight', 'mean.bias', 'value.weight'])
+    """
+
+    _inline = "entries"
+    _kind: ClassVar[type] = Module
+
+    def __init__(self, entries: Any = ()):
+        super().__init__()
+        self.entries: dict[str, Any] = {}
+        self.update(entries)
+
+    def update(self, entries: Any) -> None:
+        """Set entries from a dict, or from pairs."""
+        for name, entry in dict(entries).items():
+            self[name] = entry
+
+    def forward(self, *args, **kwargs):
+        raise NotImplementedError(f"{type(self).__name__}: calls none of its entries")
+
+    def __setitem__(self, name: str, entry: Any) -> None:
+        kind = self._kind.__name__
+        if not isinstance(name, str) or "." in name:
+            raise TypeError(f"{type(self).__name__}: name {name!r}: expected a text without dots")
+        if not isinstance(entry, self._kind):
+            raise TypeError(f"{type(self).__name__}: {name} is a {type(entry).__name__}, expected a {kind}")
+        self.entries[name] = entry
+
+    def __getitem__(self, name: str) -> Any:
+        return self.entries[name]
+
+    def __delitem__(self, name: str) -> None:
+        del self.entries[name]
+
+    def __contains__(self, name: Any) -> bool:
+        return name in self.entries
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def pop(self, name: str) -> Any:
+        return self.entries.pop(name)
+
+    def keys(self) -> Any:
+        return self.entries.keys()
+
+    def values(self) -> Any:
+        return self.entries.values()
+
+    def items(self) -> Any:
+        return self.entries.items()
+
+
+class ParameterDict(ModuleDict):
+    """A dict of Parameters; Tensors become Parameters."""
+
+    _kind = Parameter
+
+    def __setitem__(self, name: str, entry: Any) -> None:
+        super().__setitem__(name, _parameter(entry))
+
+
+def _parameter(value: Any) -> Any:
+    return Parameter(value) if isinstance(value, Tensor) and not isinstance(value, Parameter) else value
+
+
+class ParameterList(Module):
+    """A list of Parameters; Tensors become Parameters.
+
+    >>> import needle as ndl
+    >>> steps = ParameterList([ndl.ones(2), ndl.zeros(3)])
+    >>> [name for name, _ in steps.named_parameters()], steps[1].shape
+    (['0', '1'], (3,))
+    """
+
+    _inline = "entries"
+
+    def __init__(self, values: Iterable[Any] = ()):
+        super().__init__()
+        self.entries: list[Parameter] = []
+        self.extend(bounded("ParameterList", values))
+
+    def forward(self, *args, **kwargs):
+        raise NotImplementedError("ParameterList: holds Parameters, and computes nothing")
+
+    def append(self, value: Any) -> "ParameterList":
+        self.entries.append(self._checked(value, len(self)))
+        return self
+
+    def extend(self, values: Iterable[Any]) -> "ParameterList":
+        for value in values:
+            self.append(value)
+        return self
+
+    def _checked(self, value: Any, i: Any) -> Any:
+        if not isinstance(value, Tensor):
+            raise TypeError(f"ParameterList: entry {i} is a {type(value).__name__}, expected a Parameter or a Tensor")
+        return _parameter(value)
+
+    def __iter__(self) -> Iterator[Parameter]:
+        return iter(self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __getitem__(self, i):
+        return self.entries[i]
+
+    def __setitem__(self, i, value):
+        self.entries[i] = self._checked(value, i)
 
 
 class Residual(Module):

@@ -11,23 +11,21 @@
 """
 
 import math
+from typing import Any
 
 from needle import init, ops
+from needle.autograd import follows_torch
 from needle_nn.checks import check_flag
+from needle_nn.nn.functional.images import pair, same_padding, single
+from needle_nn.nn.functional.resizing import pad
 from needle_nn.nn.module import Module, Parameter, check_sizes, expect
 
 
-def pair(value, what="kernel_size") -> tuple[int, int]:
-    """(rows, columns) from one number or two."""
-    both = (value, value) if hasattr(type(value), "__index__") else value
-    if not isinstance(both, (tuple, list)) or len(both) != 2 or not all(hasattr(type(n), "__index__") for n in both):
-        raise TypeError(f"{what} {value!r}: expected an int or a pair of ints")
-    rows, columns = both
-    return rows.__index__(), columns.__index__()
-
-
 class _Convolution(Module):
-    """Draws kaiming_uniform weights of a shape (..., in / groups, out), then a bias from U(-1/sqrt(fan_in), 1/sqrt(fan_in))."""
+    """Draws kaiming_uniform weights of a shape (..., in / groups, out), then a bias from U(-1/sqrt(fan_in), 1/sqrt(fan_in)).
+
+    Within `needle.compat("torch")` the weights are from that distribution too.
+    """
 
     def __init__(self, in_channels, out_channels, groups, window, shape, bias, device, dtype):
         super().__init__()
@@ -40,11 +38,40 @@ class _Convolution(Module):
         self.in_channels, self.out_channels = in_channels, out_channels
         area = math.prod(window)
         fan_in, fan_out = in_channels // groups * area, out_channels // groups * area
-        self.weight = Parameter(init.kaiming_uniform(fan_in, fan_out, shape=shape, device=device, dtype=dtype))
+        if follows_torch():
+            fan_in = shape[-2] * area
+            bound = 1 / math.sqrt(fan_in)
+            self.weight = Parameter(init.rand(*shape, low=-bound, high=bound, device=device, dtype=dtype))
+        else:
+            self.weight = Parameter(init.kaiming_uniform(fan_in, fan_out, shape=shape, device=device, dtype=dtype))
         self.bias = None
         if bias:
             bound = 1 / math.sqrt(fan_in)
             self.bias = Parameter(init.rand(out_channels, low=-bound, high=bound, device=device, dtype=dtype))
+
+    _widths: Any = None
+
+    def _place(self, padding, padding_mode, window, stride, dilation):
+        """Padding as the ops take it, and, where it is no zeros, None or the widths of `pad`, which then goes first."""
+        what = type(self).__name__
+        if padding_mode not in _PAD_MODES:
+            raise ValueError(f"{what}: padding_mode {padding_mode!r}: expected one of {', '.join(_PAD_MODES)}")
+        padding = same_padding(what, padding, window, stride, dilation)
+        self.padding_mode = padding_mode
+        if padding_mode == "zeros":
+            return padding, None
+        sides = (padding,) * len(window) if isinstance(padding, int) else padding
+        around = [n for side in reversed(sides) for n in (side if isinstance(side, (tuple, list)) else (side, side))]
+        return 0, tuple(around)
+
+    def _around(self, x):
+        return x if self._widths is None else pad(x, self._widths, self.padding_mode)
+
+    def _settings(self):
+        return super()._settings().replace(", padding_mode='zeros'", "")
+
+
+_PAD_MODES = ("zeros", "reflect", "replicate", "circular")
 
 
 class Conv2d(_Convolution):
@@ -52,8 +79,9 @@ class Conv2d(_Convolution):
 
     Parameters
     ----------
-    kernel_size, stride, padding, dilation : an int, or (rows, columns)
+    kernel_size, stride, padding, dilation : an int, or (rows, columns); padding also "same" or "valid"
     groups : cuts channels and filters into that many parts which do not see each other
+    padding_mode : what is around an image: "zeros", "reflect", "replicate" or "circular"
     """
 
     def __init__(
@@ -68,16 +96,19 @@ class Conv2d(_Convolution):
         bias=True,
         device=None,
         dtype="float32",
+        *,
+        padding_mode="zeros",
     ):
         window = pair(kernel_size, f"{type(self).__name__}: kernel_size")
         shape = (*window, in_channels // max(groups, 1), out_channels)
         super().__init__(in_channels, out_channels, groups, window, shape, bias, device, dtype)
-        self.kernel_size, self.stride, self.padding = kernel_size, stride, padding
+        self.kernel_size, self.stride = kernel_size, stride
+        self.padding, self._widths = self._place(padding, padding_mode, window, pair(stride), pair(dilation))
         self.dilation, self.groups = dilation, groups
 
     def forward(self, x):
         expect(self, x, "N", self.in_channels, "H", "W")
-        nhwc = x.permute((0, 2, 3, 1))
+        nhwc = self._around(x).permute((0, 2, 3, 1))
         y = ops.conv2d(nhwc, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
         return y.permute((0, 3, 1, 2))
 
@@ -107,17 +138,20 @@ class Conv1d(_Convolution):
         bias=True,
         device=None,
         dtype="float32",
+        *,
+        padding_mode="zeros",
     ):
-        if isinstance(kernel_size, (tuple, list)) and len(kernel_size) == 1:
-            (kernel_size,) = kernel_size
+        kernel_size, stride, dilation = (single(n, f"{type(self).__name__}:") for n in (kernel_size, stride, dilation))
         shape = (kernel_size, in_channels // max(groups, 1), out_channels)
         super().__init__(in_channels, out_channels, groups, shape[:1], shape, bias, device, dtype)
-        self.kernel_size, self.stride, self.padding = kernel_size, stride, padding
+        self.kernel_size, self.stride = kernel_size, stride
+        padding, self._widths = self._place(padding, padding_mode, shape[:1], (stride,), (dilation,))
+        self.padding = padding[0] if isinstance(padding, (tuple, list)) and len(padding) == 1 else padding
         self.dilation, self.groups = dilation, groups
 
     def forward(self, x):
         expect(self, x, "N", self.in_channels, "L")
-        nlc = x.swapaxes(1, 2)
+        nlc = self._around(x).swapaxes(1, 2)
         y = ops.conv1d(nlc, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
         return y.swapaxes(1, 2)
 
@@ -149,3 +183,35 @@ class ConvTranspose2d(_Convolution):
         expect(self, x, "N", self.in_channels, "H", "W")
         sizes = (self.stride, self.padding, self.output_padding, self.dilation, self.groups)
         return ops.conv_transpose2d(x.permute((0, 2, 3, 1)), self.weight, self.bias, *sizes).permute((0, 3, 1, 2))
+
+
+class ConvTranspose1d(_Convolution):
+    """The transpose of `Conv1d`, by W of shape (K, out / groups, in): L -> (L - 1) s - 2 p + d (k - 1) + 1 + output_padding"""
+
+    def __init__(
+        self,
+        in_channels,
+        out_channels,
+        kernel_size,
+        stride=1,
+        padding=0,
+        output_padding=0,
+        dilation=1,
+        groups=1,
+        bias=True,
+        device=None,
+        dtype="float32",
+    ):
+        window = (single(kernel_size, f"{type(self).__name__}: kernel_size"),)
+        shape = (*window, out_channels // max(groups, 1), in_channels)
+        super().__init__(in_channels, out_channels, groups, window, shape, bias, device, dtype)
+        self.kernel_size, self.stride, self.padding = window[0], single(stride), single(padding)
+        self.output_padding, self.dilation, self.groups = single(output_padding), single(dilation), groups
+
+    def forward(self, x):
+        expect(self, x, "N", self.in_channels, "L")
+        kernel = self.weight.reshape((1, *self.weight.shape))
+        sizes = (1, self.stride), (0, self.padding), (0, self.output_padding), (1, self.dilation), self.groups
+        nhwc = x.reshape((*x.shape[:2], 1, x.shape[2])).permute((0, 2, 3, 1))
+        y = ops.conv_transpose2d(nhwc, kernel, self.bias, *sizes).permute((0, 3, 1, 2))
+        return y.reshape((*y.shape[:2], y.shape[3]))

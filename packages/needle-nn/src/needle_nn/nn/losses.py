@@ -14,6 +14,7 @@ import numpy as np
 
 import needle_ndarray as nd
 from needle import Tensor, ops
+from needle_nn.nn.functional.activations import softplus
 from needle_nn.nn.module import Module
 
 
@@ -49,14 +50,21 @@ class SoftmaxLoss(Module):
         return int((labels != self.ignore_index).sum().item())
 
 
-class _Elementwise(Module):
-    """The mean ("mean"), sum ("sum") or all ("none") of a loss of every element."""
+class Reduced(Module):
+    """The mean ("mean"), sum ("sum") or all ("none") of many losses."""
 
     def __init__(self, reduction="mean"):
         super().__init__()
         if reduction not in ("mean", "sum", "none"):
             raise ValueError(f"{type(self).__name__}: reduction {reduction!r}: expected 'mean', 'sum' or 'none'")
         self.reduction = reduction
+
+    def reduced(self, losses):
+        return losses if self.reduction == "none" else losses.mean() if self.reduction == "mean" else losses.sum()
+
+
+class _Elementwise(Reduced):
+    """A loss of every element of a prediction and a target of the same shape."""
 
     def forward(self, prediction, target):
         if prediction.shape != target.shape:
@@ -65,8 +73,7 @@ class _Elementwise(Module):
             )
         if self.reduction == "mean":
             return self.mean(prediction, target)
-        losses = self.losses(prediction, target)
-        return losses if self.reduction == "none" else losses.sum()
+        return self.reduced(self.losses(prediction, target))
 
     def mean(self, prediction, target):
         return self.losses(prediction, target).mean()
@@ -108,8 +115,129 @@ class HuberLoss(_Elementwise):
         return near * (apart - near * 0.5)
 
 
+class SmoothL1Loss(_Elementwise):
+    """d^2 / (2 beta) where |d| < beta, else |d| - beta / 2; d = prediction - target"""
+
+    def __init__(self, reduction="mean", beta=1.0):
+        super().__init__(reduction)
+        if not beta >= 0:
+            raise ValueError(f"SmoothL1Loss: beta {beta}: expected a number from 0 on")
+        self.beta = beta
+
+    def losses(self, prediction, target):
+        apart = ops.abs(prediction - target)
+        if self.beta == 0:
+            return apart
+        near = ops.minimum(apart, self.beta)
+        return near * (apart - near * 0.5) / self.beta
+
+
 class BCEWithLogitsLoss(_Elementwise):
-    """-target log s - (1 - target) log(1 - s), s = sigmoid(logit), as max(x, 0) - x target + log(1 + e^-|x|): never overflows"""
+    """-target log s - (1 - target) log(1 - s), s = sigmoid(logit), as max(x, 0) - x target + log(1 + e^-|x|): never overflows
+
+    Parameters
+    ----------
+    weight : of the losses, broadcast to them
+    pos_weight : of the first part, for every class
+    """
+
+    weight = pos_weight = None
+
+    def __init__(self, reduction="mean", *, weight=None, pos_weight=None):
+        super().__init__(reduction)
+        if weight is not None:
+            self.weight = weight
+        if pos_weight is not None:
+            self.pos_weight = pos_weight
 
     def losses(self, logits, target):
-        return ops.maximum(logits, 0.0) - logits * target + ops.log1p(ops.exp(-ops.abs(logits)))
+        tail = ops.log1p(ops.exp(-ops.abs(logits)))
+        if self.pos_weight is None:
+            found = ops.maximum(logits, 0.0) - logits * target + tail
+        else:  # -log s = max(-x, 0) + tail, with a weight of 1 + (pos_weight - 1) target
+            found = (1 - target) * logits + ((self.pos_weight - 1) * target + 1) * (ops.maximum(-logits, 0.0) + tail)
+        return found if self.weight is None else found * self.weight
+
+
+class BCELoss(_Elementwise):
+    """-target log p - (1 - target) log(1 - p) for probabilities p, logarithms no lower than -100"""
+
+    weight = None
+
+    def __init__(self, weight=None, reduction="mean"):
+        super().__init__(reduction)
+        if weight is not None:
+            self.weight = weight
+
+    def losses(self, p, target):
+        found = -(target * _log(p) + (1 - target) * _log(1 - p))
+        return found if self.weight is None else found * self.weight
+
+
+def _log(x):
+    """max(log x, -100), with derivative 0 where x is 0."""
+    some = x > 0
+    return ops.where(some, ops.clip(ops.log(ops.where(some, x, 1.0)), -100.0, None), -100.0)
+
+
+class KLDivLoss(Module):
+    """target (log target - x), x the logarithm of the predicted probabilities; 0 where target is 0
+
+    Parameters
+    ----------
+    reduction : "mean", "sum", "none", or "batchmean", the sum divided by the size of the batch: the divergence itself
+    log_target : targets are logarithms too
+    """
+
+    def __init__(self, reduction="mean", log_target=False):
+        super().__init__()
+        if reduction not in ("mean", "batchmean", "sum", "none"):
+            raise ValueError(f"KLDivLoss: reduction {reduction!r}: expected 'mean', 'batchmean', 'sum' or 'none'")
+        self.reduction, self.log_target = reduction, log_target
+
+    def forward(self, x, target):
+        if self.log_target:
+            losses = ops.exp(target) * (target - x)
+        else:
+            some = target > 0
+            losses = ops.where(some, target * ops.log(ops.where(some, target, 1.0)), 0.0) - target * x
+        if self.reduction == "none":
+            return losses
+        if self.reduction == "mean":
+            return losses.mean()
+        return losses.sum() / x.shape[0] if self.reduction == "batchmean" else losses.sum()
+
+
+class SoftMarginLoss(_Elementwise):
+    """log(1 + e^(-target x)), targets 1 and -1"""
+
+    def losses(self, x, target):
+        return softplus(-target * x)
+
+
+class PoissonNLLLoss(_Elementwise):
+    """e^x - target x; x - target log(x + eps) without log_input; `full` adds Stirling's log target! for targets above 1"""
+
+    def __init__(self, log_input=True, full=False, eps=1e-8, reduction="mean"):
+        super().__init__(reduction)
+        self.log_input, self.full, self.eps = log_input, full, eps
+
+    def losses(self, x, target):
+        losses = ops.exp(x) - target * x if self.log_input else x - target * ops.log(x + self.eps)
+        if not self.full:
+            return losses
+        n = ops.where(target > 1, target, 1.0)
+        return losses + ops.where(target > 1, n * ops.log(n) - n + ops.log(n * (2 * math.pi)) * 0.5, 0.0)
+
+
+class GaussianNLLLoss(Reduced):
+    """(log v + (x - target)^2 / v) / 2, v = max(var, eps); `full` adds log(2 pi) / 2"""
+
+    def __init__(self, *, full=False, eps=1e-6, reduction="mean"):
+        super().__init__(reduction)
+        self.full, self.eps = full, eps
+
+    def forward(self, x, target, var):
+        v = ops.maximum(var, self.eps)
+        losses = (ops.log(v) + (x - target) * (x - target) / v) * 0.5
+        return self.reduced(losses + math.log(2 * math.pi) / 2 if self.full else losses)

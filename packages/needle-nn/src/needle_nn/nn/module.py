@@ -10,9 +10,10 @@ import numpy as np
 import needle_ndarray as nd
 from needle.autograd import Tensor
 from needle_nn.checks import shown
-from needle_nn.moving import move_tensors
+from needle_nn.moving import cast_tensors, destination, move_tensors
 from needle_nn.nn import buffers
 from needle_nn.nn.buffers import MOVED, NONE, SAVED
+from needle_nn.nn.hooks import Handle, Hooks
 
 
 class Parameter(Tensor):
@@ -82,8 +83,13 @@ class Module:
     def forward(self, *args, **kwargs):
         raise NotImplementedError(f"{type(self).__name__}.forward")
 
+    #: What is called before and after `forward`.
+    _hooks: Hooks | None = None
+
     def __call__(self, *args, **kwargs):
         try:
+            if self._hooks is not None:
+                return self._hooks.call(self, args, kwargs)
             if kwargs or len(args) != 1:
                 return self.forward(*args, **kwargs)
             return self.forward(args[0])  # nearly always: in two thirds of the time
@@ -116,6 +122,44 @@ class Module:
             raise ValueError(f"{what}: there is an attribute {name} already")
         roles[name] = SAVED if persistent else MOVED
         self.__dict__[name] = tensor
+
+    def register_parameter(self, name: str, parameter: Parameter | None) -> None:
+        """Set an attribute that is a Parameter, or None."""
+        if parameter is not None and not isinstance(parameter, Parameter):
+            given = type(parameter).__name__
+            raise TypeError(f"{type(self).__name__}.register_parameter: {name} is a {given}, expected a Parameter")
+        setattr(self, name, parameter)
+
+    def add_module(self, name: str, module: "Module | None") -> None:
+        """Set an attribute that is a Module, or None."""
+        if module is not None and not isinstance(module, Module):
+            given = type(module).__name__
+            raise TypeError(f"{type(self).__name__}.add_module: {name} is a {given}, expected a Module")
+        setattr(self, name, module)
+
+    register_module = add_module
+
+    def register_forward_hook(self, hook: Any, *, prepend: bool = False, with_kwargs: bool = False) -> Handle:
+        """Call `hook(module, args, output)` after each `forward`; what it returns, unless None, is the output.
+
+        Parameters
+        ----------
+        prepend : before the hooks that there are
+        with_kwargs : call `hook(module, args, kwargs, output)`
+        """
+        self._hooks = self._hooks or Hooks()
+        return self._hooks.add(self._hooks.after, hook, with_kwargs, prepend)
+
+    def register_forward_pre_hook(self, hook: Any, *, prepend: bool = False, with_kwargs: bool = False) -> Handle:
+        """Call `hook(module, args)` before each `forward`; what it returns, unless None, are the arguments.
+
+        Parameters
+        ----------
+        prepend : before the hooks that there are
+        with_kwargs : call `hook(module, args, kwargs)`, which returns both
+        """
+        self._hooks = self._hooks or Hooks()
+        return self._hooks.add(self._hooks.before, hook, with_kwargs, prepend)
 
     # ---- The tree --------------------------------------------------------------------------
 
@@ -165,9 +209,46 @@ class Module:
         """(dotted name, Module), this one first, under the name ""."""
         return ((name, value) for name, value in self._walk("", set(), (SAVED,)) if isinstance(value, Module))
 
+    def modules(self) -> list["Module"]:
+        """This module and every one below it, each once."""
+        return Listed([module for _, module in self.named_modules()])
+
+    def named_children(self) -> Iterator[tuple[str, "Module"]]:
+        """(name, Module) directly below this one, each once."""
+        seen: set[int] = set()
+        for name, value, _ in self._members():
+            if isinstance(value, Module) and id(value) not in seen:
+                seen.add(id(value))
+                yield name, value
+
     def children(self) -> list["Module"]:
         """The modules directly below this one."""
-        return Listed({id(value): value for _, value, _ in self._members() if isinstance(value, Module)}.values())
+        return Listed([module for _, module in self.named_children()])
+
+    def get_submodule(self, name: str) -> "Module":
+        """The module of a dotted name."""
+        return self._found("module", name, self.named_modules())
+
+    def get_parameter(self, name: str) -> Parameter:
+        """The Parameter of a dotted name."""
+        return self._found("parameter", name, self.named_parameters())
+
+    def get_buffer(self, name: str) -> Tensor:
+        """The buffer of a dotted name."""
+        return self._found("buffer", name, self.named_buffers())
+
+    def _found(self, kind: str, name: str, there: Iterable[tuple[str, Any]]) -> Any:
+        entries = dict(there)
+        if name not in entries:
+            raise AttributeError(f"{type(self).__name__}: no {kind} {name!r}; there are {', '.join(entries) or 'none'}")
+        return entries[name]
+
+    def apply(self, function: Any) -> Any:
+        """Call a function of every module below, then of this one; returns the module."""
+        for module in self.children():
+            module.apply(function)
+        function(self)
+        return self
 
     # ---- Switches --------------------------------------------------------------------------
 
@@ -181,15 +262,48 @@ class Module:
         """`train(False)`: dropout off, batch norm by its running statistics."""
         return self.train(False)
 
-    def zero_grad(self) -> None:
+    def requires_grad_(self, requires_grad: bool = True):
+        """Set whether the parameters are trained; returns the module."""
+        for parameter in self.parameters():
+            parameter.requires_grad_(requires_grad)
+        return self
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget every gradient."""
         for parameter in self.parameters():
             parameter.grad = None
 
-    def to(self, device):
-        """Move every Tensor in the module, and gradients; they stay the objects they are. Returns the module."""
-        move_tensors([tensor for _, tensor in self._tensors()], device)
+    def to(self, *where: Any, device: Any = None, dtype: Any = None):
+        """Move every Tensor in the module, and gradients, to a device, or floats to a dtype, or to those of a Tensor.
+
+        They stay the objects they are. Returns the module.
+        """
+        device, dtype = destination(type(self).__name__, where, device, dtype)
+        tensors = [tensor for _, tensor in self._tensors()]
+        if device is not None:
+            move_tensors(tensors, device)
+        if dtype is not None:
+            cast_tensors(tensors, dtype)
         return self
+
+    def float(self):
+        """Floats of the module as float32; returns the module."""
+        return self.to("float32")
+
+    def double(self):
+        """Floats of the module as float64; returns the module."""
+        return self.to("float64")
+
+    def half(self):
+        raise TypeError(f"{type(self).__name__}.half: there is no float16; expected float() or double()")
+
+    def cpu(self):
+        """`to(needle.cpu())`"""
+        return self.to(nd.cpu())
+
+    def cuda(self, device: Any = None):
+        """`to(needle.cuda())`"""
+        return self.to(nd.cuda() if device is None else device)
 
     # ---- State --------------------------------------------------------------------------
 

@@ -9,11 +9,14 @@ True
 """
 
 from needle import init, ops
-from needle_nn.nn.module import Module, Parameter, expect
+from needle_nn.nn.functional import maps
+from needle_nn.nn.module import Module, Parameter, check_sizes, expect
 
 
 def _as(x, weight, bias):
     """Parameters in the dtype of x: float64 data may go through a float32 network, as NumPy lets it."""
+    if weight is None or bias is None:
+        return weight if weight is None else weight.astype(x.dtype), bias
     dtype = x.dtype
     return (weight, bias) if weight.dtype is bias.dtype is dtype else (weight.astype(dtype), bias.astype(dtype))
 
@@ -23,15 +26,32 @@ class BatchNorm1d(Module):
 
     In training, mean and (biased) variance are those of the batch, and running = (1 - momentum) running + momentum new; in
     evaluation they are the running ones.
+
+    Parameters
+    ----------
+    dim : how many channels
+    affine : whether there are w and b
+    track_running_stats : whether there are running statistics; else those of the batch are for evaluation too
     """
 
-    def __init__(self, dim, eps=1e-5, momentum=0.1, device=None, dtype="float32"):
+    def __init__(
+        self,
+        dim,
+        eps=1e-5,
+        momentum=0.1,
+        device=None,
+        dtype="float32",
+        *,
+        affine=True,
+        track_running_stats=True,
+    ):
         super().__init__()
         self.dim, self.eps, self.momentum = dim, eps, momentum
-        self.weight = Parameter(init.ones(dim, device=device, dtype=dtype))
-        self.bias = Parameter(init.zeros(dim, device=device, dtype=dtype))
-        self.running_mean = init.zeros(dim, device=device, dtype=dtype)
-        self.running_var = init.ones(dim, device=device, dtype=dtype)
+        made = {"device": device, "dtype": dtype}
+        self.weight = Parameter(init.ones(dim, **made)) if affine else None
+        self.bias = Parameter(init.zeros(dim, **made)) if affine else None
+        self.running_mean = init.zeros(dim, **made) if track_running_stats else None
+        self.running_var = init.ones(dim, **made) if track_running_stats else None
 
     def forward(self, x):
         shape = x.shape
@@ -44,7 +64,7 @@ class BatchNorm1d(Module):
             bias,
             running_mean=self.running_mean,
             running_var=self.running_var,
-            training=self.training,
+            training=self.training or self.running_mean is None,
             momentum=self.momentum,
             eps=self.eps,
         )
@@ -73,18 +93,57 @@ class LayerNorm1d(Module):
         return ops.layer_norm(x, weight, bias, self.eps)
 
 
-class RMSNorm(Module):
-    """y = x / sqrt(mean x^2 + eps) w along the last axis: (..., dim)"""
+class LayerNorm(Module):
+    """y = (x - mean) / sqrt(var + eps) w + b over the last axes: (..., *normalized_shape)
 
-    def __init__(self, dim, eps=1e-5, device=None, dtype="float32"):
+    Parameters
+    ----------
+    normalized_shape : sizes of these axes, or an int for the last one
+    elementwise_affine, bias : whether there are w and b; whether there is b
+
+    >>> import needle as ndl
+    >>> LayerNorm((3, 4))(ndl.ones(2, 3, 4)).shape
+    (2, 3, 4)
+    """
+
+    def __init__(self, normalized_shape, eps=1e-5, elementwise_affine=True, bias=True, device=None, dtype="float32"):
         super().__init__()
-        self.dim, self.eps = dim, eps
-        self.weight = Parameter(init.ones(dim, device=device, dtype=dtype))
+        self.normalized_shape, self.eps = _sizes(self, normalized_shape), eps
+        made = {"device": device, "dtype": dtype}
+        self.weight = Parameter(init.ones(*self.normalized_shape, **made)) if elementwise_affine else None
+        self.bias = Parameter(init.zeros(*self.normalized_shape, **made)) if elementwise_affine and bias else None
 
     def forward(self, x):
-        expect(self, x, ..., self.dim)
-        size = (ops.mean(x * x, -1, keepdims=True) + self.eps).sqrt()
-        return x / size * self.weight
+        expect(self, x, ..., *self.normalized_shape)
+        if len(self.normalized_shape) > 1:
+            return maps.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
+        weight, bias = _as(x, self.weight, self.bias)
+        return ops.layer_norm(x, weight, bias, self.eps)
+
+
+def _sizes(layer, shape):
+    """A shape from sizes or one size."""
+    sizes = (shape,) if hasattr(type(shape), "__index__") else tuple(shape)
+    for n in sizes:
+        check_sizes(layer, normalized_shape=n)
+    if not sizes:
+        raise ValueError(f"{type(layer).__name__}: normalized_shape is empty: expected one size or more")
+    return sizes
+
+
+class RMSNorm(Module):
+    """y = x / sqrt(mean x^2 + eps) w over the last axis, (..., dim), or the last axes where dim is a shape"""
+
+    def __init__(self, dim, eps=1e-5, device=None, dtype="float32", *, elementwise_affine=True):
+        super().__init__()
+        self.dim, self.eps = dim, eps
+        made = init.ones(*_sizes(self, dim), device=device, dtype=dtype)
+        self.weight = Parameter(made) if elementwise_affine else None
+
+    def forward(self, x):
+        sizes = (self.dim,) if isinstance(self.dim, int) else tuple(self.dim)
+        expect(self, x, ..., *sizes)
+        return maps.rms_norm(x, sizes, self.weight, self.eps)
 
 
 class GroupNorm(Module):
@@ -103,12 +162,7 @@ class GroupNorm(Module):
             raise ValueError(
                 f"{type(self).__name__}: input has shape {x.shape}, expected (N, {self.num_channels}, ...)"
             )
-        groups = x.reshape((x.shape[0], self.num_groups, -1))  # (N, C, ...) -> (N, G, C/G ...)
-        y = ops.layer_norm(groups, eps=self.eps).reshape(x.shape)
-        if self.weight is None or self.bias is None:
-            return y
-        wide = (self.num_channels,) + (1,) * (x.ndim - 2)
-        return y * self.weight.reshape(wide) + self.bias.reshape(wide)
+        return maps.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
 
 
 class InstanceNorm(GroupNorm):
@@ -116,6 +170,36 @@ class InstanceNorm(GroupNorm):
 
     def __init__(self, num_features, eps=1e-5, affine=False, device=None, dtype="float32"):
         super().__init__(num_features, num_features, eps, affine, device, dtype)
+
+
+class InstanceNorm2d(InstanceNorm):
+    """`InstanceNorm` of images, (N, num_features, H, W), with PyTorch's arguments; there are no running statistics"""
+
+    axes = "NCHW"
+
+    def __init__(
+        self,
+        num_features,
+        eps=1e-5,
+        momentum=0.1,
+        affine=False,
+        track_running_stats=False,
+        device=None,
+        dtype="float32",
+    ):
+        if track_running_stats:
+            raise ValueError(f"{type(self).__name__}: track_running_stats: expected False; BatchNorm2d tracks them")
+        super().__init__(num_features, eps, affine, device, dtype)
+
+    def forward(self, x):
+        expect(self, x, "N", self.num_channels, *self.axes[2:])
+        return super().forward(x)
+
+
+class InstanceNorm1d(InstanceNorm2d):
+    """`InstanceNorm2d` of sequences, (N, num_features, L)"""
+
+    axes = "NCL"
 
 
 class WeightNorm(Module):

@@ -1,4 +1,4 @@
-"""Pooling of images, NCHW -> NCHW.
+"""Pooling of images, NCHW -> NCHW, and sequences, NCL -> NCL.
 
 >>> import needle as ndl
 >>> x = ndl.Tensor([[[[1.0, 2.0], [3.0, 6.0]]]])
@@ -6,53 +6,118 @@
 ([[[[6.0]]]], [[[[3.0]]]], [[[[1.5], [4.5]]]])
 """
 
-import numpy as np
+from typing import Any
 
 from needle import ops
-from needle.autograd import Tensor
-from needle_nn.nn.conv import pair
+from needle_nn.nn.functional import images
 from needle_nn.nn.module import Module, expect
 
 
 class MaxPool2d(Module):
-    """y = the largest of every window; stride is the window's size by default"""
+    """y = the largest of every window; stride is the window's size by default
+
+    Parameters
+    ----------
+    kernel_size, stride, padding : an int, or (rows, columns)
+    ceil_mode : a last window may reach beyond the image
+    """
 
     op = staticmethod(ops.max_pool2d)
+    function: Any = staticmethod(images.max_pool2d)
+    axes = "NCHW"
 
-    def __init__(self, kernel_size, stride=None, padding=0):
+    def __init__(self, kernel_size, stride=None, padding=0, *, ceil_mode=False):
         super().__init__()
         self.kernel_size, self.stride, self.padding = kernel_size, kernel_size if stride is None else stride, padding
+        self.ceil_mode = ceil_mode
 
     def forward(self, x):
-        expect(self, x, "N", "C", "H", "W")
+        expect(self, x, *self.axes)
+        if self._more():
+            return self.function(x, self.kernel_size, self.stride, self.padding, **self._more())
         y = self.op(x.permute((0, 2, 3, 1)), self.kernel_size, self.stride, self.padding)
         return y.permute((0, 3, 1, 2))
 
+    def _more(self):
+        """The arguments that only the function has; none where the op does it all."""
+        return {"ceil_mode": True} if self.ceil_mode else {}
+
+    def _settings(self):
+        return super()._settings().replace(", ceil_mode=False", "")
+
 
 class AvgPool2d(MaxPool2d):
-    """y = the average of every window, padding counted as zeros; stride is the window's size by default"""
+    """y = the average of every window, padding counted as zeros; stride is the window's size by default
+
+    Parameters
+    ----------
+    kernel_size, stride, padding : an int, or (rows, columns)
+    ceil_mode : a last window may reach beyond the image
+    count_include_pad : whether padding counts
+    """
 
     op = staticmethod(ops.avg_pool2d)
+    function: Any = staticmethod(images.avg_pool2d)
+
+    def __init__(self, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True):
+        super().__init__(kernel_size, stride, padding, ceil_mode=ceil_mode)
+        self.count_include_pad = count_include_pad
+
+    def _more(self):
+        return super()._more() | ({} if self.count_include_pad else {"count_include_pad": False})
+
+    def _settings(self):
+        return super()._settings().replace(", count_include_pad=True", "")
+
+
+class MaxPool1d(MaxPool2d):
+    """`MaxPool2d` of sequences"""
+
+    function = staticmethod(images.max_pool1d)
+    axes = "NCL"
+
+    def forward(self, x):
+        expect(self, x, *self.axes)
+        return self.function(x, self.kernel_size, self.stride, self.padding, **self._more())
+
+
+class AvgPool1d(AvgPool2d):
+    """`AvgPool2d` of sequences"""
+
+    function = staticmethod(images.avg_pool1d)
+    axes = "NCL"
+    forward = MaxPool1d.forward
 
 
 class AdaptiveAvgPool2d(Module):
-    """y[i, j] = the average of rows floor(i H / OH) to ceil((i + 1) H / OH), and columns likewise: y = A x B^T"""
+    """y[i, j] = the average of rows floor(i H / OH) to ceil((i + 1) H / OH), and columns likewise; None: as many as there are"""
+
+    function = staticmethod(images.adaptive_avg_pool2d)
+    axes = "NCHW"
 
     def __init__(self, output_size):
         super().__init__()
         self.output_size = output_size
 
     def forward(self, x):
-        expect(self, x, "N", "C", "H", "W")
-        rows, columns = (
-            Tensor(_averages(n, m), device=x.device, dtype=x.dtype, requires_grad=False)
-            for n, m in zip(x.shape[2:], pair(self.output_size), strict=True)
-        )
-        return rows @ (x @ columns.transpose())  # (OH, H) @ (N, C, H, W) @ (W, OW)
+        expect(self, x, *self.axes)
+        return self.function(x, self.output_size)
 
 
-def _averages(n: int, m: int) -> np.ndarray:
-    """The (m, n) matrix that averages n numbers in m windows."""
-    i, j = np.arange(m)[:, None], np.arange(n)
-    inside = (j >= i * n // m) & (j < -(-(i + 1) * n // m))
-    return inside / inside.sum(axis=1, keepdims=True)
+class AdaptiveAvgPool1d(AdaptiveAvgPool2d):
+    """y[i] = the average of places floor(i L / OL) to ceil((i + 1) L / OL)"""
+
+    function = staticmethod(images.adaptive_avg_pool1d)
+    axes = "NCL"
+
+
+class AdaptiveMaxPool2d(AdaptiveAvgPool2d):
+    """y[i, j] = the largest of rows floor(i H / OH) to ceil((i + 1) H / OH), and columns likewise"""
+
+    function = staticmethod(images.adaptive_max_pool2d)
+
+
+class AdaptiveMaxPool1d(AdaptiveAvgPool1d):
+    """y[i] = the largest of places floor(i L / OL) to ceil((i + 1) L / OL)"""
+
+    function = staticmethod(images.adaptive_max_pool1d)

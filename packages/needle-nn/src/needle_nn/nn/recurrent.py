@@ -1,211 +1,182 @@
-"""Recurrent networks over (time, batch, features).
-
-A cell has W_ih, W_hh, bias_ih and bias_hh, drawn in that order from U(-1/sqrt(h), 1/sqrt(h)). A layer runs its cell over all times
-in one op, `ops.lstm` and the like. A cell with methods of its own is asked time by time: `project` gives the part of its sums that
-comes from the input, for all times, and `step` adds the part that comes from the state.
+"""Recurrent networks over (time, batch, features), layer upon layer, in one direction or both.
 
 >>> import needle as ndl
 >>> y, (h, c) = LSTM(5, 3, num_layers=2)(ndl.ones(7, 4, 5))
 >>> y.shape, h.shape, c.shape
 ((7, 4, 3), (2, 4, 3), (2, 4, 3))
+>>> y, h = GRU(5, 3, bidirectional=True, batch_first=True)(ndl.ones(4, 7, 5))
+>>> y.shape, h.shape
+((4, 7, 6), (2, 4, 3))
 """
 
-import math
-from typing import ClassVar
-
-from needle import Tensor, init, ops
+from needle import ops
 from needle_nn.checks import check_flag
-from needle_nn.nn.module import Module, Parameter, check_sizes, expect
+from needle_nn.nn import sequences
+from needle_nn.nn.cells import GRUCell, LSTMCell, RNNCell, both, run
+from needle_nn.nn.module import Module, check_sizes, expect
+from needle_nn.nn.sequences import PackedSequence
 
 
-class _Cell(Module):
-    """`gates` weights of a state side by side: W_ih (input, gates h), W_hh (h, gates h), biases (gates h,)."""
+class _Recurrent(Module):
+    """Cells over time. Those of a layer that goes both ways lie side by side: forth, back, then the next layer's."""
 
-    gates: ClassVar[int] = 1
+    batch_first = bidirectional = False
+    dropout = 0.0
 
-    def __init__(self, input_size, hidden_size, bias, device, dtype):
-        super().__init__()
-        check_sizes(self, input_size=input_size, hidden_size=hidden_size)
-        check_flag(type(self).__name__, "bias", bias)
-        self.input_size, self.hidden_size = input_size, hidden_size
-        bound, wide = 1 / math.sqrt(hidden_size), self.gates * hidden_size
+    def _make(self, cell, input_size, hidden_size, num_layers, batch_first, dropout, bidirectional):
+        """The cells, `cell(n)` for each input of n features."""
+        what = type(self).__name__
+        check_sizes(self, num_layers=num_layers)
+        for name, flag in (("batch_first", batch_first), ("bidirectional", bidirectional)):
+            check_flag(what, name, flag)
+            if flag:
+                setattr(self, name, True)
+        if isinstance(dropout, (str, bool)) or not 0 <= dropout < 1:
+            raise ValueError(f"{what}: dropout = {dropout!r}: expected a number from 0, below 1")
+        if dropout:
+            self.dropout = dropout
+        ways = 1 + bool(bidirectional)
+        sizes = [input_size] + [hidden_size * ways] * (num_layers - 1)
+        return [cell(n) for n in sizes for _ in range(ways)]
 
-        def draw(*shape):
-            return Parameter(init.rand(*shape, low=-bound, high=bound, device=device, dtype=dtype))
+    def _forward(self, cells, x, starts):
+        """(T, B, input) -> (T, B, h), or h of both directions side by side, and the last states of each kind (layers, B, h)."""
+        packed = isinstance(x, PackedSequence)
+        if packed:
+            expect(self, x.data, "S", cells[0].input_size)
+            batch = x.batch_sizes[0]
+            starts = [start if start is None else x.sorted(start, 1) for start in starts]
+        else:
+            expect(self, x, *("BT" if self.batch_first else "TB"), cells[0].input_size)
+            x = x.swapaxes(0, 1) if self.batch_first else x
+            batch = x.shape[1]
+        per_cell = list(zip(*[self._starts(cells, batch, start) for start in starts], strict=True))
+        over_time = sequences.run_packed if packed else run_over_time
+        y, ways, last = x, 1 + self.bidirectional, []
+        for layer in range(0, len(cells), ways):
+            if layer and self.dropout and self.training:
+                y = y.mapped(lambda data: ops.dropout(data, self.dropout)) if packed else ops.dropout(y, self.dropout)
+            found = [over_time(cells[i], y, per_cell[i], back=i > layer) for i in range(layer, layer + ways)]
+            last += [state for _, state in found]
+            outputs = [output for output, _ in found]
+            y = outputs[0] if ways == 1 else sequences.side_by_side(outputs) if packed else ops.concatenate(outputs, 2)
+        kinds = zip(*last, strict=True)  # a single one is a view of the state, which has an axis more
+        states = [s[0].reshape((1, *s[0].shape)) if len(s) == 1 else ops.stack(list(s), 0) for s in kinds]
+        if packed:
+            return y, *[x.unsorted(state, 1) for state in states]
+        return y.swapaxes(0, 1) if self.batch_first else y, *states
 
-        self.W_ih = draw(input_size, wide)
-        self.W_hh = draw(hidden_size, wide)
-        self.bias_ih = draw(wide) if bias else None
-        self.bias_hh = draw(wide) if bias else None
-
-    def project(self, x):
-        """x W_ih + bias_ih: (..., input) -> (..., gates h)"""
-        expect(self, x, ..., self.input_size)
-        y = x @ self.W_ih
-        return y if self.bias_ih is None else y + self.bias_ih
-
-    def recur(self, h):
-        """h W_hh + bias_hh: (B, h) -> (B, gates h)"""
-        y = h @ self.W_hh
-        return y if self.bias_hh is None else y + self.bias_hh
-
-    def parts(self, sums):
-        """(B, gates h) -> one (B, h) for each gate"""
-        return ops.split(sums.reshape((sums.shape[0], self.gates, self.hidden_size)), 1).tuple()
-
-    def start(self, x, h):
-        """The state h, checked, or zeros where it is None."""
-        if h is None:
-            return init.zeros(x.shape[-2], self.hidden_size, device=x.device, dtype=x.dtype)
-        expect(self, h, x.shape[-2], self.hidden_size, name="state")
-        return h
-
-
-class RNNCell(_Cell):
-    """h' = tanh(x W_ih + b_ih + h W_hh + b_hh), or relu: (B, input), (B, h) -> (B, h)"""
-
-    def __init__(self, input_size, hidden_size, bias=True, nonlinearity="tanh", device=None, dtype="float32"):
-        if nonlinearity not in ("tanh", "relu"):
-            raise ValueError(f"RNNCell: nonlinearity {nonlinearity!r}: expected 'tanh' or 'relu'")
-        super().__init__(input_size, hidden_size, bias, device, dtype)
-        self.nonlinearity = nonlinearity
-
-    def forward(self, X, h=None):
-        return self.step(self.project(X), self.start(X, h))
-
-    def step(self, projected, h):
-        sums = projected + self.recur(h)
-        return ops.tanh(sums) if self.nonlinearity == "tanh" else ops.relu(sums)
+    def _starts(self, cells, batch, h0):
+        """The state of every cell before the first time; None: zeros."""
+        if h0 is None:
+            return [None] * len(cells)
+        expect(self, h0, len(cells), batch, cells[0].hidden_size, name="state")
+        return ops.split(h0, 0).tuple()
 
 
-class GRUCell(_Cell):
-    """r, z = sigmoid(x W + h U), n = tanh(x W_n + r (h U_n)), h' = (1 - z) n + z h: (B, input), (B, h) -> (B, h)"""
-
-    gates = 3
-
-    def __init__(self, input_size, hidden_size, bias=True, device=None, dtype="float32"):
-        super().__init__(input_size, hidden_size, bias, device, dtype)
-
-    def forward(self, X, h=None):
-        return self.step(self.project(X), self.start(X, h))
-
-    def step(self, projected, h):
-        (x_r, x_z, x_n), (h_r, h_z, h_n) = self.parts(projected), self.parts(self.recur(h))
-        r, z = ops.sigmoid(x_r + h_r), ops.sigmoid(x_z + h_z)
-        n = ops.tanh(x_n + r * h_n)
-        return n + z * (h - n)
+def run_over_time(cell, x, start, back=False):
+    """A cell over (T, B, input), from the first time on or from the last: h at all times, and the last states."""
+    if not back:
+        return run(cell, x, start)
+    y, last = run(cell, ops.flip(x, 0), start)
+    return ops.flip(y, 0), last
 
 
-class LSTMCell(_Cell):
-    """i, f, g, o = x W_ih + b_ih + h W_hh + b_hh; c' = s(f) c + s(i) tanh(g), h' = s(o) tanh(c'): (B, input), (h, c) -> h', c'"""
+class RNN(_Recurrent):
+    """`RNNCell` over time, layer upon layer: (T, B, input), h0 (layers, B, h) -> (T, B, h), h_n (layers, B, h)
 
-    gates = 4
-
-    def __init__(self, input_size, hidden_size, bias=True, device=None, dtype="float32"):
-        super().__init__(input_size, hidden_size, bias, device, dtype)
-
-    def forward(self, X, h=None):
-        h0, c0 = (None, None) if h is None else _both(self, h)
-        return self.step(self.project(X), (self.start(X, h0), self.start(X, c0)))
-
-    def step(self, projected, state):
-        h, c = state
-        i, f, g, o = self.parts(projected + self.recur(h))
-        c = ops.sigmoid(f) * c + ops.sigmoid(i) * ops.tanh(g)
-        return ops.sigmoid(o) * ops.tanh(c), c
-
-
-def _both(layer, state):
-    """(h, c), and not a Tensor that would be taken apart along its first axis."""
-    if isinstance(state, Tensor) or len(state) != 2:
-        raise TypeError(f"{type(layer).__name__}: the state is a {type(state).__name__}, expected (h, c)")
-    return state
-
-
-def _run(cell, x, start):
-    """A cell over time: (T, B, input) and the states at the start, each perhaps None -> h at all times, and the last states.
-
-    A cell of this module goes in one op. Any other, a subclass or one with methods of its own, is asked step by step.
+    Parameters
+    ----------
+    batch_first : inputs and outputs are (B, T, ...); states stay (layers, B, h)
+    dropout : of what one layer hands to the next, in training
+    bidirectional : every layer also goes from the last time to the first; h twice as wide, and twice as many states
     """
-    fused = _FUSED.get(type(cell))
-    if fused is not None and _METHODS.isdisjoint(cell.__dict__):
-        for state in start:
-            if state is not None:
-                expect(cell, state, x.shape[-2], cell.hidden_size, name="state")
-        settings = {"nonlinearity": cell.nonlinearity} if fused is ops.rnn else {}
-        y, *last = fused(x, cell.W_ih, cell.W_hh, cell.bias_ih, cell.bias_hh, *start, **settings)
-        return y, last
-    every, single = [], len(start) == 1
-    state = [cell.start(x, s) for s in start]
-    for projected in ops.split(cell.project(x), 0).tuple():
-        state = cell.step(projected, *state) if single else cell.step(projected, tuple(state))
-        state = [state] if single else list(state)
-        every.append(state[0])
-    return ops.stack(every, 0), state
-
-
-_METHODS = {"project", "recur", "parts", "start", "step", "forward"}
-_FUSED = {RNNCell: ops.rnn, GRUCell: ops.gru, LSTMCell: ops.lstm}
-
-
-class RNN(Module):
-    """`RNNCell` over time, layer upon layer: (T, B, input), h0 (layers, B, h) -> (T, B, h), h_n (layers, B, h)"""
 
     def __init__(
-        self, input_size, hidden_size, num_layers=1, bias=True, nonlinearity="tanh", device=None, dtype="float32"
+        self,
+        input_size,
+        hidden_size,
+        num_layers=1,
+        bias=True,
+        nonlinearity="tanh",
+        device=None,
+        dtype="float32",
+        *,
+        batch_first=False,
+        dropout=0.0,
+        bidirectional=False,
     ):
         super().__init__()
-        check_sizes(self, num_layers=num_layers)
-        sizes = [input_size] + [hidden_size] * (num_layers - 1)
-        self.rnn_cells = [RNNCell(n, hidden_size, bias, nonlinearity, device, dtype) for n in sizes]
+
+        def cell(n):
+            return RNNCell(n, hidden_size, bias, nonlinearity, device, dtype)
+
+        self.rnn_cells = self._make(cell, input_size, hidden_size, num_layers, batch_first, dropout, bidirectional)
 
     def forward(self, X, h0=None):
-        return _forward(self, self.rnn_cells, X, (h0,))
+        return self._forward(self.rnn_cells, X, (h0,))
 
 
-class GRU(Module):
-    """`GRUCell` over time, layer upon layer: (T, B, input), h0 (layers, B, h) -> (T, B, h), h_n (layers, B, h)"""
+class GRU(_Recurrent):
+    """`GRUCell` over time, layer upon layer: (T, B, input), h0 (layers, B, h) -> (T, B, h), h_n (layers, B, h)
 
-    def __init__(self, input_size, hidden_size, num_layers=1, bias=True, device=None, dtype="float32"):
+    Parameters
+    ----------
+    batch_first, dropout, bidirectional : as for `RNN`
+    """
+
+    def __init__(
+        self,
+        input_size,
+        hidden_size,
+        num_layers=1,
+        bias=True,
+        device=None,
+        dtype="float32",
+        *,
+        batch_first=False,
+        dropout=0.0,
+        bidirectional=False,
+    ):
         super().__init__()
-        check_sizes(self, num_layers=num_layers)
-        sizes = [input_size] + [hidden_size] * (num_layers - 1)
-        self.gru_cells = [GRUCell(n, hidden_size, bias, device, dtype) for n in sizes]
+
+        def cell(n):
+            return GRUCell(n, hidden_size, bias, device, dtype)
+
+        self.gru_cells = self._make(cell, input_size, hidden_size, num_layers, batch_first, dropout, bidirectional)
 
     def forward(self, X, h0=None):
-        return _forward(self, self.gru_cells, X, (h0,))
+        return self._forward(self.gru_cells, X, (h0,))
 
 
-def _forward(layer, cells, x, starts):
-    """Layer upon layer over time: (T, B, input) -> (T, B, h), and the last state of each kind (layers, B, h)."""
-    expect(layer, x, "T", "B", cells[0].input_size)
-    per_layer = zip(*[_starts(layer, cells, x, start) for start in starts], strict=True)
-    last = []
-    for cell, start in zip(cells, per_layer, strict=True):
-        x, state = _run(cell, x, start)
-        last.append(state)
-    if len(last) == 1:  # a view of the state, which has an axis more
-        return x, *[state.reshape((1, *state.shape)) for state in last[0]]
-    return x, *[ops.stack(list(states), 0) for states in zip(*last, strict=True)]
+class LSTM(_Recurrent):
+    """`LSTMCell` over time, layer upon layer: (T, B, input), None or (h0, c0) of (layers, B, h) -> (T, B, h), (h_n, c_n)
 
+    Parameters
+    ----------
+    batch_first, dropout, bidirectional : as for `RNN`
+    """
 
-def _starts(layer, cells, x, h0):
-    """The state of every layer before the first time; None: zeros."""
-    if h0 is None:
-        return [None] * len(cells)
-    expect(layer, h0, len(cells), x.shape[1], cells[0].hidden_size, name="state")
-    return ops.split(h0, 0).tuple()
-
-
-class LSTM(Module):
-    """`LSTMCell` over time, layer upon layer: (T, B, input), None or (h0, c0) of (layers, B, h) -> (T, B, h), (h_n, c_n)"""
-
-    def __init__(self, input_size, hidden_size, num_layers=1, bias=True, device=None, dtype="float32"):
+    def __init__(
+        self,
+        input_size,
+        hidden_size,
+        num_layers=1,
+        bias=True,
+        device=None,
+        dtype="float32",
+        *,
+        batch_first=False,
+        dropout=0.0,
+        bidirectional=False,
+    ):
         super().__init__()
-        check_sizes(self, num_layers=num_layers)
-        sizes = [input_size] + [hidden_size] * (num_layers - 1)
-        self.lstm_cells = [LSTMCell(n, hidden_size, bias, device, dtype) for n in sizes]
+
+        def cell(n):
+            return LSTMCell(n, hidden_size, bias, device, dtype)
+
+        self.lstm_cells = self._make(cell, input_size, hidden_size, num_layers, batch_first, dropout, bidirectional)
 
     def forward(self, X, h=None):
-        y, *last = _forward(self, self.lstm_cells, X, (None, None) if h is None else _both(self, h))
+        y, *last = self._forward(self.lstm_cells, X, (None, None) if h is None else both(self, h))
         return y, tuple(last)

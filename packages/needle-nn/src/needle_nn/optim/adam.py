@@ -8,7 +8,7 @@ from needle import Tensor
 from needle_ndarray import NDArray
 from needle_ndarray.extension import repeat
 from needle_nn.optim.optimizer import Optimizer
-from needle_nn.optim.options import Option
+from needle_nn.optim.options import Default, Option, both_betas, chosen
 
 
 class Adam(Optimizer):
@@ -18,8 +18,9 @@ class Adam(Optimizer):
     Parameters
     ----------
     params : Tensors, or groups of them with numbers of their own
-    lr : learning rate, about how far a parameter moves in a step
+    lr : learning rate, about how far a parameter moves in a step; 0.001 by default within `needle.compat("torch")`
     beta1, beta2 : in [0, 1), weights of the past in the means of gradients and of their squares
+    betas : both of them, as in PyTorch
     eps : added to the root of the mean square
     weight_decay : penalty weight_decay/2 |p|^2, through the gradient
 
@@ -35,7 +36,7 @@ class Adam(Optimizer):
     """
 
     states = ("m", "v")
-    in_one_call = True
+    in_one_call = elementwise = True
     lr, eps, weight_decay = Option(), Option(), Option()
     beta1, beta2 = Option(below=1), Option(below=1)
     decoupled = False
@@ -45,13 +46,16 @@ class Adam(Optimizer):
     def __init__(
         self,
         params: Iterable[Any],
-        lr: float = 0.01,
+        lr: float = Default(0.01, torch=0.001),
         beta1: float = 0.9,
         beta2: float = 0.999,
         eps: float = 1e-8,
         weight_decay: float = 0.0,
+        *,
+        betas: Any = None,
     ):
-        super().__init__(params, lr=lr, beta1=beta1, beta2=beta2, eps=eps, weight_decay=weight_decay)
+        beta1, beta2 = both_betas(type(self).__name__, beta1, beta2, betas)
+        super().__init__(params, lr=chosen(lr), beta1=beta1, beta2=beta2, eps=eps, weight_decay=weight_decay)
 
     def fills(self, group: dict[str, Any]) -> tuple[str, ...]:
         return self.states
@@ -85,7 +89,7 @@ class AdamW(Adam):
 
     Parameters
     ----------
-    params, lr, beta1, beta2, eps : as for Adam
+    params, lr, beta1, beta2, eps, betas : as for Adam
     weight_decay : share of p, times lr, that a step takes away
 
     >>> import needle as ndl
@@ -102,10 +106,12 @@ class AdamW(Adam):
     def __init__(
         self,
         params: Iterable[Any],
-        lr: float = 0.01,
+        lr: float = Default(0.01, torch=0.001),
         beta1: float = 0.9,
         beta2: float = 0.999,
         eps: float = 1e-8,
         weight_decay: float = 0.01,
+        *,
+        betas: Any = None,
     ):
-        super().__init__(params, lr, beta1, beta2, eps, weight_decay)
+        super().__init__(params, lr, beta1, beta2, eps, weight_decay, betas=betas)

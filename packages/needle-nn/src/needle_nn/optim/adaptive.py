@@ -1,4 +1,4 @@
-"""RMSprop and Adagrad: a learning rate for each element, by the squares of its gradients."""
+"""RMSprop, Adagrad and Adadelta: a learning rate for each element, by the squares of its gradients."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -40,6 +40,7 @@ class RMSprop(Optimizer):
     """
 
     states = ("v", "u", "mean")
+    elementwise = True
     lr, eps, weight_decay = Option(), Option(), Option()
     alpha, momentum = Option(below=1), Option(below=1)
     centered = Flag()
@@ -107,6 +108,7 @@ class Adagrad(Optimizer):
     """
 
     states = ("s",)
+    elementwise = True
     lr, lr_decay, weight_decay, initial, eps = Option(), Option(), Option(), Option(), Option()
 
     def __init__(
@@ -134,3 +136,57 @@ class Adagrad(Optimizer):
 
     def _rate(self, group: dict[str, Any]) -> float:
         return group["lr"] / (1 + (self.t - 1) * group["lr_decay"])
+
+
+class Adadelta(Optimizer):
+    """v = rho v + (1 - rho) g'^2;  d = sqrt(a + eps) / sqrt(v + eps) g';  a = rho a + (1 - rho) d^2;  p -= lr d
+
+    Parameters
+    ----------
+    params : Tensors, or groups of them with numbers of their own
+    lr : factor of the steps, whose size follows from those before
+    rho : in [0, 1), weight of the past in the means of squares
+    eps : added below the roots
+    weight_decay : penalty weight_decay/2 |p|^2, through g' = g + weight_decay p
+
+    `v` and `a` are {parameter: NDArray}.
+
+    >>> import needle as ndl
+    >>> w = ndl.Tensor([1.0])
+    >>> optimizer = Adadelta([w], eps=1.0, rho=0.0)
+    >>> (w * 0).sum().backward()
+    >>> optimizer.step()
+    >>> w.tolist()
+    [1.0]
+    """
+
+    states = ("v", "a")
+    lr, eps, weight_decay = Option(), Option(), Option()
+    rho = Option(below=1)
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1.0,
+        rho: float = 0.9,
+        eps: float = 1e-6,
+        weight_decay: float = 0.0,
+    ):
+        super().__init__(params, lr=lr, rho=rho, eps=eps, weight_decay=weight_decay)
+
+    def fills(self, group: dict[str, Any]) -> tuple[str, ...]:
+        return self.states
+
+    def update(self, group: dict[str, Any], params: list[Tensor], arrays: list[NDArray], grads: list[NDArray]) -> None:
+        depends(group, "rho", "eps", "weight_decay")
+        rho, eps, lr = group["rho"], group["eps"], repeat(self._rate, group)
+        states = self.state_of("v", params, arrays), self.state_of("a", params, arrays)
+        for p, g, v, a in zip(arrays, grads, *states, strict=True):
+            g = _penalised(p, g, group["weight_decay"])
+            nd.accumulate(v, g * g, rho, 1 - rho)
+            step = (a + eps).sqrt() / (v + eps).sqrt() * g
+            nd.accumulate(a, step * step, rho, 1 - rho)
+            p -= step * lr
+
+    def _rate(self, group: dict[str, Any]) -> float:
+        return group["lr"]

@@ -12,8 +12,9 @@ from needle_nn.optim.options import number
 
 def grad_norm(params: Any, norm_type: float = 2.0) -> float:
     """(sum of |g|^norm_type)^(1/norm_type) over all elements of all gradients; the largest |g| for inf."""
-    grads = [g for _, g in _gradients("grad_norm", params)]
-    return Watched.of(repeat(_norm, grads, _order("grad_norm", norm_type)))
+    grads = [g for _, g in _gradients("grad_norm", params) if g.size]
+    order = _order("grad_norm", norm_type)
+    return Watched.of(repeat(_norm, [_part(g, order) for g in grads], grads, order))
 
 
 def clip_grad_norm(params: Any, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False) -> float:
@@ -37,7 +38,8 @@ def clip_grad_norm(params: Any, max_norm: float, norm_type: float = 2.0, error_i
     most = number("clip_grad_norm", "max_norm", max_norm)
     pairs = _gradients("clip_grad_norm", params)
     order = _order("clip_grad_norm", norm_type)
-    norm, factor = repeat(_norm_and_factor, [g for _, g in pairs], order, most, error_if_nonfinite)
+    grads = [g for _, g in pairs if g.size]
+    norm, factor = repeat(_norm_and_factor, [_part(g, order) for g in grads], grads, order, most, error_if_nonfinite)
     if (
         active_recorder() is not None or not factor >= 1
     ):  # NaN goes on into the gradients; a replay multiplies by 1 where need be
@@ -46,9 +48,11 @@ def clip_grad_norm(params: Any, max_norm: float, norm_type: float = 2.0, error_i
     return Watched.of(norm)
 
 
-def _norm_and_factor(grads: list[NDArray], order: float, most: float, finite: bool) -> tuple[float, float]:
+def _norm_and_factor(
+    parts: list[NDArray], grads: list[NDArray], order: float, most: float, finite: bool
+) -> tuple[float, float]:
     """The norm, and what the gradients are multiplied by: 1 where the norm is small enough."""
-    norm = _norm(grads, order)
+    norm = _norm(parts, grads, order)
     if finite and not math.isfinite(norm):
         raise ValueError(f"clip_grad_norm: the norm of the gradients is {norm}")
     factor = most / (norm + 1e-6)
@@ -95,20 +99,26 @@ def _order(what: str, norm_type: Any) -> float:
     return order
 
 
-def _norm(grads: list[NDArray], order: float) -> float:
-    parts = [_part(g, order) for g in grads if g.size]
+def _norm(parts: list[NDArray], grads: list[NDArray], order: float) -> float:
+    """The norm of the gradients together, from their parts"""
+    found = [_value(part, g, order) for part, g in zip(parts, grads, strict=True)]
     if order == math.inf:
-        return math.nan if any(map(math.isnan, parts)) else max(parts, default=0.0)
-    return math.fsum(parts) ** (1 / order) if all(map(math.isfinite, parts)) else sum(parts)
+        return math.nan if any(map(math.isnan, found)) else max(found, default=0.0)
+    return math.fsum(found) ** (1 / order) if all(map(math.isfinite, found)) else sum(found)
 
 
-def _part(g: NDArray, order: float) -> float:
-    """The largest |g|, or the sum of |g|^order; in float64 where float32 has not the range for it."""
+def _part(g: NDArray, order: float) -> NDArray:
+    """The largest |g|, or the sum of |g|^order"""
     if order == math.inf:
-        return abs(g).max().item()
-    total = (g * g).sum().item() if order == 2 else (abs(g) ** order).sum().item()
-    if g.dtype == "float32" and not 1e-30 < total < math.inf:
-        return _part(g.astype("float64"), order)
+        return abs(g).max()
+    return (g * g).sum() if order == 2 else (abs(g) ** order).sum()
+
+
+def _value(part: NDArray, g: NDArray, order: float) -> float:
+    """A part as a number: made again in float64 where float32 has not the range for it"""
+    total = part.item()
+    if order != math.inf and g.dtype == "float32" and not 1e-30 < total < math.inf:
+        return _part(g.astype("float64"), order).item()
     return total
 
 

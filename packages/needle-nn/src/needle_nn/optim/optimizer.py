@@ -1,15 +1,16 @@
 """What optimizers have in common: parameters in groups, which gradients there are, and their state."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import needle_ndarray as nd
 from needle.autograd import Tensor, with_gradients
+from needle.init import zeros_like
 from needle_ndarray import NDArray
-from needle_ndarray.extension import bounded, depends, repeat, suits_step
+from needle_ndarray.extension import RULES, bounded, depends, repeat
 from needle_nn.moving import move_tensors
 from needle_nn.optim.clipping import clip_grad_norm
-from needle_nn.optim.options import Option, tensors
+from needle_nn.optim.options import Option, both_betas, tensors
 from needle_nn.optim.state import check_complete, keyed, numbered, of_parameters, parts, restored
 
 
@@ -43,6 +44,9 @@ class Optimizer:
     states: tuple[str, ...] = ()
     #: Whether `update` hands a group to needle_ndarray in one call, which looks after shared memory itself.
     in_one_call = False
+    #: Whether an element of a parameter changes by its own gradient and states alone, so that parameters can be cut anywhere. To be
+    #: said by the class that writes `update` or `step`; `needle.distributed.sharded` asks.
+    elementwise = False
 
     def __init__(self, params: Iterable[Any], **options: Any):
         self.param_groups = self._groups(params, options)
@@ -71,8 +75,22 @@ class Optimizer:
             groups.append(group)
         return groups
 
+    def add_param_group(self, group: dict[str, Any]) -> None:
+        """One more group, with the first one's numbers where it gives none."""
+        options = {name: value for name, value in self.param_groups[0].items() if name != "params"}
+        made = self._group(f"{type(self).__name__}: group {len(self.param_groups)}", group, options)
+        for p in made["params"]:
+            if p in set(self.params):
+                raise ValueError(f"{type(self).__name__}: a parameter of the new group is in another one already")
+        self.param_groups.append(made)
+        self.params += made["params"]
+
     def _group(self, what: str, entry: Any, options: dict[str, Any]) -> dict[str, Any]:
         """{"params": list, number: value, ...}, checked."""
+        if isinstance(entry, dict) and "betas" in entry and "beta2" in options:
+            given = [entry.get(name, options[name]) for name in ("beta1", "beta2")]
+            beta1, beta2 = both_betas(what, given[0], given[1], entry["betas"])
+            entry = {**{k: v for k, v in entry.items() if k != "betas"}, "beta1": beta1, "beta2": beta2}
         if not isinstance(entry, dict) or "params" not in entry:
             got = f"one with {', '.join(map(str, entry))}" if isinstance(entry, dict) else type(entry).__name__
             raise TypeError(f"{what}: expected a dict with params, got {got}")
@@ -101,15 +119,26 @@ class Optimizer:
 
     # ---- Steps -----------------------------------------------------------------------------------------------------
 
-    def reset_grad(self) -> None:
-        """Forget all gradients."""
+    def reset_grad(self, set_to_none: bool = True) -> None:
+        """Forget all gradients, or make those that there are zeros."""
         for p in self.params:
-            p.grad = None
+            if set_to_none or p.grad is None:
+                p.grad = None
+            else:
+                p.grad = zeros_like(p)
 
     zero_grad = reset_grad
 
-    def step(self) -> Any:
-        """Change every parameter that has a gradient; the gradients stay as they are."""
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Change every parameter that has a gradient; the gradients stay as they are.
+
+        A closure, which computes the loss and its gradients, is called before; its result is returned.
+        """
+        loss = None if closure is None else closure()
+        self._step()
+        return loss
+
+    def _step(self) -> None:
         # All are computed (lazy mode) before any parameter changes.
         work = [(group, *with_gradients(group["params"])) for group in self.param_groups]
         if len(work) > 1 or not self.in_one_call:
@@ -117,7 +146,7 @@ class Optimizer:
         depends(vars(self), "param_groups", *self.states)
         repeat(self._advance)
         for group, params, arrays, grads in work:
-            if not suits_step(arrays, grads):
+            if not RULES["sgd_step"].fits_lists(arrays, grads):
                 arrays = [writable(p) for p in params]
                 grads = [g.astype(a.dtype, copy=False) for a, g in zip(arrays, grads, strict=True)]
             if params:

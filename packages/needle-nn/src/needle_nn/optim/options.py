@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+from needle.autograd import follows_torch
 from needle_ndarray.extension import bounded
 from needle_nn.checks import shown
 
@@ -28,6 +29,35 @@ def tensors(what: str, params: Any) -> list[Any]:
     if not isinstance(params, Iterable) or isinstance(params, (str, bytes, dict)):
         raise TypeError(f"{what}: expected an iterable of parameters, got {type(params).__name__}")
     return list(bounded(what, params))
+
+
+class Default(float):
+    """A default that is another number within `needle.compat("torch")`."""
+
+    torch: float
+
+    def __new__(cls, value: float, torch: float) -> "Default":
+        self = super().__new__(cls, value)
+        self.torch = torch
+        return self
+
+
+def chosen(value: Any) -> Any:
+    """What a default stands for now; anything else as it is."""
+    if type(value) is not Default:
+        return value
+    return value.torch if follows_torch() else float(value)
+
+
+def both_betas(what: str, beta1: Any, beta2: Any, betas: Any) -> tuple[Any, Any]:
+    """(beta1, beta2), or what PyTorch's `betas` says, also in the place of beta1."""
+    if isinstance(beta1, (tuple, list)):
+        betas = beta1
+    if betas is None:
+        return beta1, beta2
+    if not isinstance(betas, (tuple, list)) or len(betas) != 2:
+        raise ValueError(f"{what}: betas = {shown(betas)}: expected two numbers")
+    return betas[0], betas[1]
 
 
 def count(what: str, name: str, value: Any, low: int = 1) -> int:

@@ -30,6 +30,10 @@ class Schedule:
         """Go on to the next learning rate."""
         repeat(self._advance)
 
+    def get_last_lr(self) -> list[float]:
+        """`last_lr`, as a method"""
+        return self.last_lr
+
     def _advance(self) -> None:
         self.t += 1
         self._apply()

@@ -5,10 +5,11 @@ from typing import Any
 
 import needle_ndarray as nd
 from needle import Tensor
+from needle.autograd import follows_torch
 from needle_ndarray import NDArray
 from needle_ndarray.extension import depends, repeat
 from needle_nn.optim.optimizer import Optimizer
-from needle_nn.optim.options import Flag, Option, Optional
+from needle_nn.optim.options import Default, Flag, Option, Optional, chosen
 
 
 class SGD(Optimizer):
@@ -22,7 +23,8 @@ class SGD(Optimizer):
     weight_decay, l1 : penalties weight_decay/2 |p|^2 and l1 |p|
     nesterov : go along momentum u + (1 - dampening) g', where u would be after another step
     unbiased : divide u by 1 - momentum^t, which makes it a mean from the first step on
-    dampening : momentum, unless given; 0 is PyTorch's momentum, whose u is a sum, larger by 1 / (1 - momentum)
+    dampening : momentum, unless given; 0 is PyTorch's momentum, whose u is a sum, larger by 1 / (1 - momentum), and the default
+        within `needle.compat("torch")`
 
     `u` is {parameter: NDArray}.
 
@@ -37,7 +39,7 @@ class SGD(Optimizer):
     """
 
     states = ("u",)
-    in_one_call = True
+    in_one_call = elementwise = True
     lr, weight_decay, l1 = Option(), Option(), Option()
     momentum, dampening = Option(below=1), Optional(low=-float("inf"))
     nesterov, unbiased = Flag(), Flag()
@@ -46,7 +48,7 @@ class SGD(Optimizer):
     def __init__(
         self,
         params: Iterable[Any],
-        lr: float = 0.01,
+        lr: float = Default(0.01, torch=0.001),
         momentum: float = 0.0,
         weight_decay: float = 0.0,
         *,
@@ -55,7 +57,15 @@ class SGD(Optimizer):
         l1: float = 0.0,
         dampening: float | None = None,
     ):
-        numbers = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "l1": l1, "dampening": dampening}
+        if dampening is None and not unbiased and follows_torch():
+            dampening = 0.0
+        numbers = {
+            "lr": chosen(lr),
+            "momentum": momentum,
+            "weight_decay": weight_decay,
+            "l1": l1,
+            "dampening": dampening,
+        }
         super().__init__(params, **numbers, nesterov=nesterov, unbiased=unbiased)
         for group in self.param_groups:
             if group["nesterov"] and group["momentum"] == 0:

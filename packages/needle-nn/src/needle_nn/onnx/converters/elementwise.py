@@ -7,6 +7,7 @@ import numpy as np
 
 from needle import ops
 from needle.ops.helpers import Undifferentiable
+from needle_nn.onnx.converters import searching
 from needle_nn.onnx.errors import ExportError
 from needle_nn.onnx.graph import DTYPES, Graph, Operand
 from needle_nn.onnx.registry import Call, Converter, register
@@ -155,6 +156,7 @@ UNDIFFERENTIABLE = {
     "copied",
     "where",
     "one_hot",
+    *searching.NAMES,
 }
 
 
@@ -181,6 +183,8 @@ def _undifferentiable(graph: Graph, call: Call) -> Any:
         return graph.op(
             "OneHot", graph.cast(x, "int64"), graph.number(call.settings["settings"]["n"], "int64"), values, axis=-1
         )
+    if name in searching.NAMES:
+        return searching.convert(graph, call)
     raise ExportError(f"{name} has no converter")
 
 

@@ -1,0 +1,147 @@
+"""Cells of recurrent networks: one step, and a run over time.
+
+A cell has W_ih, W_hh, bias_ih and bias_hh, drawn in that order from U(-1/sqrt(h), 1/sqrt(h)). It runs over all times in one op,
+`ops.lstm` and the like. A cell with methods of its own is asked time by time: `project` gives the part of its sums that comes from
+the input, for all times, and `step` adds the part that comes from the state.
+
+>>> import needle as ndl
+>>> LSTMCell(5, 3)(ndl.ones(4, 5))[0].shape
+(4, 3)
+"""
+
+import math
+from typing import ClassVar
+
+from needle import Tensor, init, ops
+from needle_nn.checks import check_flag
+from needle_nn.nn.module import Module, Parameter, check_sizes, expect
+
+
+class Cell(Module):
+    """`gates` weights of a state side by side: W_ih (input, gates h), W_hh (h, gates h), biases (gates h,)."""
+
+    gates: ClassVar[int] = 1
+
+    def __init__(self, input_size, hidden_size, bias, device, dtype):
+        super().__init__()
+        check_sizes(self, input_size=input_size, hidden_size=hidden_size)
+        check_flag(type(self).__name__, "bias", bias)
+        self.input_size, self.hidden_size = input_size, hidden_size
+        bound, wide = 1 / math.sqrt(hidden_size), self.gates * hidden_size
+
+        def draw(*shape):
+            return Parameter(init.rand(*shape, low=-bound, high=bound, device=device, dtype=dtype))
+
+        self.W_ih = draw(input_size, wide)
+        self.W_hh = draw(hidden_size, wide)
+        self.bias_ih = draw(wide) if bias else None
+        self.bias_hh = draw(wide) if bias else None
+
+    def project(self, x):
+        """x W_ih + bias_ih: (..., input) -> (..., gates h)"""
+        expect(self, x, ..., self.input_size)
+        y = x @ self.W_ih
+        return y if self.bias_ih is None else y + self.bias_ih
+
+    def recur(self, h):
+        """h W_hh + bias_hh: (B, h) -> (B, gates h)"""
+        y = h @ self.W_hh
+        return y if self.bias_hh is None else y + self.bias_hh
+
+    def parts(self, sums):
+        """(B, gates h) -> one (B, h) for each gate"""
+        return ops.split(sums.reshape((sums.shape[0], self.gates, self.hidden_size)), 1).tuple()
+
+    def start(self, x, h):
+        """The state h, checked, or zeros where it is None."""
+        if h is None:
+            return init.zeros(x.shape[-2], self.hidden_size, device=x.device, dtype=x.dtype)
+        expect(self, h, x.shape[-2], self.hidden_size, name="state")
+        return h
+
+
+class RNNCell(Cell):
+    """h' = tanh(x W_ih + b_ih + h W_hh + b_hh), or relu: (B, input), (B, h) -> (B, h)"""
+
+    def __init__(self, input_size, hidden_size, bias=True, nonlinearity="tanh", device=None, dtype="float32"):
+        if nonlinearity not in ("tanh", "relu"):
+            raise ValueError(f"RNNCell: nonlinearity {nonlinearity!r}: expected 'tanh' or 'relu'")
+        super().__init__(input_size, hidden_size, bias, device, dtype)
+        self.nonlinearity = nonlinearity
+
+    def forward(self, X, h=None):
+        return self.step(self.project(X), self.start(X, h))
+
+    def step(self, projected, h):
+        sums = projected + self.recur(h)
+        return ops.tanh(sums) if self.nonlinearity == "tanh" else ops.relu(sums)
+
+
+class GRUCell(Cell):
+    """r, z = sigmoid(x W + h U), n = tanh(x W_n + r (h U_n)), h' = (1 - z) n + z h: (B, input), (B, h) -> (B, h)"""
+
+    gates = 3
+
+    def __init__(self, input_size, hidden_size, bias=True, device=None, dtype="float32"):
+        super().__init__(input_size, hidden_size, bias, device, dtype)
+
+    def forward(self, X, h=None):
+        return self.step(self.project(X), self.start(X, h))
+
+    def step(self, projected, h):
+        (x_r, x_z, x_n), (h_r, h_z, h_n) = self.parts(projected), self.parts(self.recur(h))
+        r, z = ops.sigmoid(x_r + h_r), ops.sigmoid(x_z + h_z)
+        n = ops.tanh(x_n + r * h_n)
+        return n + z * (h - n)
+
+
+class LSTMCell(Cell):
+    """i, f, g, o = x W_ih + b_ih + h W_hh + b_hh; c' = s(f) c + s(i) tanh(g), h' = s(o) tanh(c'): (B, input), (h, c) -> h', c'"""
+
+    gates = 4
+
+    def __init__(self, input_size, hidden_size, bias=True, device=None, dtype="float32"):
+        super().__init__(input_size, hidden_size, bias, device, dtype)
+
+    def forward(self, X, h=None):
+        h0, c0 = (None, None) if h is None else both(self, h)
+        return self.step(self.project(X), (self.start(X, h0), self.start(X, c0)))
+
+    def step(self, projected, state):
+        h, c = state
+        i, f, g, o = self.parts(projected + self.recur(h))
+        c = ops.sigmoid(f) * c + ops.sigmoid(i) * ops.tanh(g)
+        return ops.sigmoid(o) * ops.tanh(c), c
+
+
+def both(layer, state):
+    """(h, c), and not a Tensor that would be taken apart along its first axis."""
+    if isinstance(state, Tensor) or len(state) != 2:
+        raise TypeError(f"{type(layer).__name__}: the state is a {type(state).__name__}, expected (h, c)")
+    return state
+
+
+def run(cell, x, start):
+    """A cell over time: (T, B, input) and the states at the start, each perhaps None -> h at all times, and the last states.
+
+    A cell of this module goes in one op. Any other, a subclass or one with methods of its own, is asked step by step.
+    """
+    fused = _FUSED.get(type(cell))
+    if fused is not None and _METHODS.isdisjoint(cell.__dict__):
+        for state in start:
+            if state is not None:
+                expect(cell, state, x.shape[-2], cell.hidden_size, name="state")
+        settings = {"nonlinearity": cell.nonlinearity} if fused is ops.rnn else {}
+        y, *last = fused(x, cell.W_ih, cell.W_hh, cell.bias_ih, cell.bias_hh, *start, **settings)
+        return y, last
+    every, single = [], len(start) == 1
+    state = [cell.start(x, s) for s in start]
+    for projected in ops.split(cell.project(x), 0).tuple():
+        state = cell.step(projected, *state) if single else cell.step(projected, tuple(state))
+        state = [state] if single else list(state)
+        every.append(state[0])
+    return ops.stack(every, 0), state
+
+
+_METHODS = {"project", "recur", "parts", "start", "step", "forward"}
+_FUSED = {RNNCell: ops.rnn, GRUCell: ops.gru, LSTMCell: ops.lstm}

@@ -1,0 +1,209 @@
+"""Linear maps, embeddings, dropout, normalisation, attention, distances. Weights have PyTorch's layout: (out, in).
+
+>>> import needle as ndl
+>>> linear(ndl.ones(2, 3), ndl.ones(5, 3)).shape
+(2, 5)
+"""
+
+import math
+
+import numpy as np
+
+from needle import Tensor, init, ops
+
+__all__ = [
+    "alpha_dropout", "batch_norm", "bilinear", "cosine_similarity", "dropout", "dropout1d", "dropout2d", "embedding",
+    "group_norm", "instance_norm", "layer_norm", "linear", "normalize", "one_hot", "pairwise_distance", "rms_norm",
+    "scaled_dot_product_attention",
+]  # fmt: skip
+
+
+def linear(input, weight, bias=None):
+    """y = x W^T + b: (..., in), (out, in), (out,) -> (..., out)"""
+    if weight.ndim != 2 or not input.ndim or input.shape[-1] != weight.shape[1]:
+        raise ValueError(
+            f"linear: weight has shape {weight.shape}, the input {input.shape}: expected (out, in) and (..., in);"
+            " the weight of a layer is (in, out), so give layer.weight.T"
+        )
+    return ops.linear(input, weight.transpose(), bias if bias is None or bias.ndim == 1 else bias.reshape(-1))
+
+
+def bilinear(input1, input2, weight, bias=None):
+    """y_k = x1^T W_k x2 + b_k: (..., in1), (..., in2), (out, in1, in2), (out,) -> (..., out)"""
+    if weight.ndim != 3 or (input1.shape[-1], input2.shape[-1]) != weight.shape[1:]:
+        raise ValueError(
+            f"bilinear: weight has shape {weight.shape}, expected (out, {input1.shape[-1]}, {input2.shape[-1]})"
+        )
+    out, n1, n2 = weight.shape
+    x1, x2 = input1.reshape((-1, n1)), input2.reshape((-1, n2))
+    left = (x1 @ weight.permute((1, 0, 2)).reshape((n1, out * n2))).reshape((-1, out, n2))  # (B, out, in2)
+    y = (left * x2.reshape((-1, 1, n2))).sum(-1).reshape((*input1.shape[:-1], out))
+    return y if bias is None else y + bias
+
+
+def embedding(input, weight, padding_idx=None):
+    """y = weight[ids]; the row `padding_idx` gets no gradient"""
+    if padding_idx is None:
+        return ops.embedding(input, weight)
+    padded = init.one_hot(weight.shape[0], padding_idx % weight.shape[0], device=weight.device, dtype="bool")
+    row = padded.reshape((weight.shape[0], 1))
+    return ops.embedding(input, ops.where(row, weight.detach(), weight))
+
+
+def one_hot(tensor, num_classes=-1):
+    """1 at the position of each integer, int64: (...) -> (..., num_classes), by default one more than the largest"""
+    n = num_classes if num_classes >= 0 else int(tensor.numpy().max(initial=-1)) + 1
+    return init.one_hot(n, tensor, dtype="int64")
+
+
+# ---- Dropout ------------------------------------------------------------------------------------------------------------
+
+
+def dropout(input, p=0.5, training=True, inplace=False):
+    """y = x m / (1 - p) in training, m ~ Bernoulli(1 - p); y = x in evaluation"""
+    return ops.dropout(input, p, training)
+
+
+def dropout1d(input, p=0.5, training=True, inplace=False):
+    """`dropout` of whole channels: (N, C, L)"""
+    return _dropout_of_channels("dropout1d", input, p, training, 3)
+
+
+def dropout2d(input, p=0.5, training=True, inplace=False):
+    """`dropout` of whole channels: (N, C, H, W)"""
+    return _dropout_of_channels("dropout2d", input, p, training, 4)
+
+
+def _dropout_of_channels(what, x, p, training, ndim):
+    if x.ndim != ndim:
+        raise ValueError(f"{what}: input has shape {x.shape}, expected (N, C, {'L' if ndim == 3 else 'H, W'})")
+    if not training or p == 0:
+        return ops.dropout(x, p, False)
+    ones = init.ones(*x.shape[:2], *(1,) * (ndim - 2), device=x.device, dtype=x.dtype)
+    return x * ops.dropout(ones, p)
+
+
+def alpha_dropout(input, p=0.5, training=False, inplace=False):
+    """y = a (x m - 1.758 (1 - m)) + b, m ~ Bernoulli(1 - p): keeps mean 0 and variance 1 after `selu`"""
+    kept = ops.dropout(init.ones(*input.shape, device=input.device, dtype=input.dtype), p, training)
+    if not training or p == 0:
+        return input
+    low = -1.0507009873554804934193349852946 * 1.6732632423543772848170429916717
+    a = ((1 - p) * (1 + p * low**2)) ** -0.5
+    m = kept * (1 - p)
+    return (input * m + (1 - m) * low) * a - a * p * low
+
+
+# ---- Normalisation ------------------------------------------------------------------------------------------------------
+
+
+def _trailing(what, x, shape):
+    """The axes that a shape covers at the end of x, as a tuple of sizes."""
+    shape = (shape,) if hasattr(type(shape), "__index__") else tuple(shape)
+    if not shape or x.shape[-len(shape) :] != shape:
+        raise ValueError(f"{what}: input has shape {x.shape}, expected (..., {', '.join(map(str, shape))})")
+    return shape
+
+
+def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
+    """y = (x - mean) / sqrt(var + eps) w + b over the last axes, those of normalized_shape"""
+    shape = _trailing("layer_norm", input, normalized_shape)
+    weight, bias = (None if p is None else p.reshape(-1).astype(input.dtype) for p in (weight, bias))
+    if len(shape) == 1:
+        return ops.layer_norm(input, weight, bias, eps)
+    rows = input.reshape((*input.shape[: -len(shape)], math.prod(shape)))
+    return ops.layer_norm(rows, weight, bias, eps).reshape(input.shape)
+
+
+def rms_norm(input, normalized_shape, weight=None, eps=1e-5):
+    """y = x / sqrt(mean x^2 + eps) w over the last axes, those of normalized_shape"""
+    axes = tuple(range(-len(_trailing("rms_norm", input, normalized_shape)), 0))
+    y = input / (ops.mean(input * input, axes, keepdims=True) + eps).sqrt()
+    return y if weight is None else y * weight
+
+
+def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
+    """y = (x - mean) / sqrt(var + eps) w + b over every group of channels of every example: (N, C, ...)"""
+    if input.ndim < 2 or num_groups < 1 or input.shape[1] % num_groups:
+        raise ValueError(
+            f"group_norm: input has shape {input.shape}: expected (N, C, ...), C a multiple of {num_groups}"
+        )
+    groups = input.reshape((input.shape[0], num_groups, -1))  # (N, C, ...) -> (N, G, C/G ...)
+    y = ops.layer_norm(groups, eps=eps).reshape(input.shape)
+    wide = (input.shape[1],) + (1,) * (input.ndim - 2)
+    y = y if weight is None else y * weight.reshape(wide)
+    return y if bias is None else y + bias.reshape(wide)
+
+
+def instance_norm(
+    input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1, eps=1e-5
+):
+    """`group_norm` with a group for each channel; running statistics are for `use_input_stats=False` only"""
+    if not use_input_stats:
+        return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+    return group_norm(input, input.shape[1] if input.ndim > 1 else 1, weight, bias, eps)
+
+
+def batch_norm(
+    input, running_mean=None, running_var=None, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5
+):
+    """y = (x - mean) / sqrt(var + eps) w + b for every channel, (N, C, ...); running_var is biased, as in the layers"""
+    weight, bias = (None if p is None else p.astype(input.dtype) for p in (weight, bias))
+    statistics = {"running_mean": running_mean, "running_var": running_var}
+    return ops.batch_norm(input, weight, bias, **statistics, training=training, momentum=momentum, eps=eps)
+
+
+def normalize(input, p=2.0, dim=1, eps=1e-12):
+    """y = x / max(|x|_p, eps) along an axis"""
+    return input / ops.maximum(_norm(input, p, dim), eps)
+
+
+def _norm(x, p, dim):
+    if p == 2:
+        return ops.sqrt((x * x).sum(dim, keepdims=True))
+    if p == 1:
+        return ops.abs(x).sum(dim, keepdims=True)
+    if p == math.inf:
+        return ops.max(ops.abs(x), dim, keepdims=True)
+    return (ops.abs(x) ** p).sum(dim, keepdims=True) ** (1 / p)
+
+
+# ---- Distances ----------------------------------------------------------------------------------------------------------
+
+
+def cosine_similarity(x1, x2, dim=1, eps=1e-8):
+    """y = x1 . x2 / (max(|x1|, eps) max(|x2|, eps)) along an axis"""
+    y = normalize(x1, dim=dim, eps=eps) * normalize(x2, dim=dim, eps=eps)
+    return y.sum(dim)
+
+
+def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
+    """y = |x1 - x2 + eps|_p along the last axis"""
+    y = _norm(x1 - x2 + eps, p, -1)
+    return y if keepdim else ops.squeeze(y, -1)
+
+
+# ---- Attention ----------------------------------------------------------------------------------------------------------
+
+
+def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None):
+    """softmax(q k^T scale + mask) v: (..., Tq, D), (..., Tk, D), (..., Tk, Dv) -> (..., Tq, Dv)
+
+    Parameters
+    ----------
+    attn_mask : bool, True where a query may look at a key, or float, added to the scores
+    dropout_p : share of the probabilities that become 0, whoever calls
+    is_causal : query i looks at keys 0 to i, whatever their number; without attn_mask
+    scale : 1 / sqrt(D) by default
+    """
+    if is_causal and attn_mask is not None:
+        raise ValueError("scaled_dot_product_attention: attn_mask and is_causal exclude each other")
+    sizes = query.shape[-2], key.shape[-2]
+    square = sizes[0] == sizes[1]
+    if is_causal and not square:  # needle's own function lines up the last query with the last key
+        attn_mask = Tensor(np.tril(np.ones(sizes, bool)), device=query.device, requires_grad=False)
+    causal = is_causal and square
+    if not dropout_p:
+        return ops.scaled_dot_product_attention(query, key, value, attn_mask, causal, scale)
+    probabilities = ops.attention_probabilities(query, key, attn_mask, causal, scale)
+    return ops.dropout(probabilities, dropout_p) @ value
