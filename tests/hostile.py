@@ -42,6 +42,7 @@ PATIENCE = 120  # seconds a call may take
 ROOM = 1 << 29  # bytes a process may take beyond what it has at the start
 #: These wait for something, write files, end the process by design, or change it for the calls that follow.
 LEFT_OUT = {"set_num_threads", "set_cache_limit", "set_default_device", "set_default_dtype", "use_ops", "set_mode", "show_config",
+            "compat", "set_torch_by_default",
             "__class__", "__init_subclass__", "__subclasshook__", "__getattribute__", "__setattr__", "__delattr__", "__dir__",
             "__reduce_ex__", "__sizeof__", "__new__", "register", "Backend", "Device", "summary"}  # fmt: skip
 NUMBERS = [type(s) for s in SCALARS if isinstance(s, np.number) and not isinstance(s, np.timedelta64)]

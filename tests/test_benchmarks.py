@@ -43,6 +43,7 @@ def report(tool):
             "model": "mlp",
             "name": "tiny MLP",
             "needle": {"growth": 1e6, "peak": 5e7},
+            "captured": {"growth": 8e5, "peak": 5e7},
             "torch": {"growth": 3e6, "peak": 2e8},
         },
         {"model": "lenet", "name": "LeNet", "needle": {"growth": 4e6, "peak": 5e7}, "torch": {"missing": "crashed"}},
@@ -107,6 +108,7 @@ def test_targets(tool, report):
     assert missed.value == pytest.approx(0.5) and not missed.kept
     assert found["exp on 1M to 16M", "torch"].value is None  # two of three cases are not there
     assert found["peak memory of every train step", "torch"].value == pytest.approx(3)
+    assert found["peak memory of every captured step", "eager"].value == pytest.approx(1.25)
     assert found["import, with NumPy's", ""].kept and found["installed size beyond NumPy", ""].kept
 
 
@@ -212,6 +214,19 @@ def test_a_worker_that_fails_is_reported_and_the_rest_goes_on(tool):
         found = run.measure(team, known, 3)
     assert set(found["times"]) == {"numpy"} and "ended" in found["missing"]["gone"]
     assert 0 < found["times"]["numpy"]["best"] <= found["times"]["numpy"]["median"]
+
+
+@pytest.mark.parametrize("name", ["captured steps: tiny MLP 2-16-16-1, batch 32",
+                                  "captured graphs: ((a*b + c)*a).sum() 8x8, forward + backward"])  # fmt: skip
+def test_captured_cases_are_replayed(tool, name):
+    """Before the calls that count; a function that is not says so."""
+    case = next(case for case in tool("cases").all_cases() if case.key == name)
+    prepared = tool("frameworks").prepare(case, "needle")
+    with pytest.raises(RuntimeError, match="has not been replayed"):
+        prepared.ready()
+    for _ in range(tool("worker").FIRST):
+        exec(prepared.statement, prepared.names)
+    prepared.ready()
 
 
 @pytest.mark.parametrize("model", ["mlp", "mlpresnet", "lenet", "resnet9", "lstm tiny", "gru tiny", "transformer tiny"])

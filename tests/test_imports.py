@@ -14,6 +14,7 @@ FACES = [
     ("needle.optim", "needle_nn.optim"),
     ("needle.data", "needle_nn.data"),
     ("needle.onnx", "needle_nn.onnx"),
+    ("needle.distributed", "needle_nn.distributed"),
 ]
 
 
