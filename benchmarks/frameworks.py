@@ -1,6 +1,7 @@
 """The names that snippets use in each framework, and how an expression becomes what is timed there."""
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,11 +13,15 @@ ORDER = np.random.default_rng  # every case starts with the same generator
 
 
 class Prepared(NamedTuple):
-    """A statement to time, the names it needs, and a function that returns what one run of it comes to."""
+    """A statement to time, the names it needs, and a function that returns what one run of it comes to.
+
+    `ready` raises an error where, after some calls, it is not what the case says: captured, and yet not replayed.
+    """
 
     statement: str
     names: dict[str, Any]
     outcome: Callable[[], Any]
+    ready: Callable[[], None] = lambda: None
 
 
 def namespace(framework: str, checking: bool = False) -> dict[str, Any]:
@@ -65,8 +70,15 @@ def _needle(framework: str, random: bool) -> dict[str, Any]:
         **made,
         "train": lambda name, batch: models.train(name, batch, random),
         "epoch": loading.needle,
+        **_generation("needle"),
         "constant": tensor,
     }
+
+
+def _generation(framework: str) -> dict[str, Any]:
+    """decode and prefill; imported when called, as commits of before that are compared have no generation."""
+    module = f"benchmarks.generation_{framework}"
+    return {name: lambda name=name: getattr(import_module(module), name)() for name in ("decode", "prefill")}
 
 
 def _torch(framework: str, random: bool) -> dict[str, Any]:
@@ -95,6 +107,7 @@ def _torch(framework: str, random: bool) -> dict[str, Any]:
         "infer": lambda name, batch=1: models.infer(name, compiled, batch),
         "optimizer": models.optimizer,
         "epoch": loading.torch,
+        **_generation("torch"),
         "constant": constant,
     }
 
@@ -172,8 +185,8 @@ def _captured(case: Case, names: dict[str, Any], text: str, used: list[str]) -> 
     """Needle: a function that makes a step, or that computes an expression and goes back, as a plan."""
     capture = names["ndl"].capture
     if any(callable(names[name]) for name in used):
-        names["step"] = capture(names["step"], strict=True)
-        return Prepared(text, names, lambda: eval(case.after or text, names))
+        step = names["step"] = capture(names["step"], strict=True)
+        return Prepared(text, names, lambda: eval(case.after or text, names), lambda: replays(step))
     wanted = [names[name] for name in used if names[name].requires_grad]
     expression = eval(f"lambda: {text}", names)
 
@@ -184,8 +197,14 @@ def _captured(case: Case, names: dict[str, Any], text: str, used: list[str]) -> 
         y.backward()
         return y
 
-    names["both"] = capture(both, strict=True)
-    return Prepared("both()", names, lambda: (names["both"](), [p.grad for p in wanted]))
+    captured = names["both"] = capture(both, strict=True)
+    return Prepared("both()", names, lambda: (captured(), [p.grad for p in wanted]), lambda: replays(captured))
+
+
+def replays(captured: Any) -> None:
+    """Raise an error if no plan has been replayed yet."""
+    if not any(plan.replays for plan in captured.plans):
+        raise RuntimeError(f"{captured} has not been replayed: {'; '.join(captured.refusals) or 'no plan was made'}")
 
 
 def _whole(case: Case, framework: str, names: dict[str, Any], text: str, used: list[str]) -> Prepared:

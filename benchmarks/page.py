@@ -219,13 +219,17 @@ def memory_part(report: dict[str, Any]) -> list[str]:
         "How much three train steps add to what a process holds once the model is built, and the peak of the",
     ]
     out += ["whole process. The growth of JAX is left out: it holds the memory of its compiler.", ""]
-    out += ["| train step | PyTorch / Needle | Needle | PyTorch | Needle, whole | PyTorch, whole | JAX, whole |"]
-    out += ["|---|" + "--:|" * 6]
+    out += [
+        "| train step | PyTorch / Needle | Needle | captured | PyTorch | Needle, whole | PyTorch, whole | JAX, whole |"
+    ]
+    out += ["|---|" + "--:|" * 7]
     for row in report["memory"]:
-        ours, theirs, jax = (row.get(name, {}) for name in ("needle", "torch", "jax"))
+        ours, plan, theirs, jax = (row.get(name, {}) for name in ("needle", "captured", "torch", "jax"))
         both = "growth" in ours and "growth" in theirs
         cells = [f"**{theirs['growth'] / max(ours['growth'], 1):.2f}×**" if both else ""]
-        cells += [results.in_megabytes(x["growth"]) if "growth" in x else "n/a" if x else "" for x in (ours, theirs)]
+        cells += [
+            results.in_megabytes(x["growth"]) if "growth" in x else "n/a" if x else "" for x in (ours, plan, theirs)
+        ]
         cells += [results.in_megabytes(x["peak"]) if "peak" in x else "n/a" if x else "" for x in (ours, theirs, jax)]
         out.append(f"| {row['name']} | " + " | ".join(cells) + " |")
     return [*out, ""]

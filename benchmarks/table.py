@@ -37,13 +37,13 @@ def memory_lines(rows: list[dict[str, Any]]) -> list[str]:
     lines = []
     for row in rows:
         parts = []
-        for name in FRAMEWORKS:
+        for name in ("captured", *FRAMEWORKS):
             found = row.get(name, {})
             if "peak" in found:
                 grew = f"{results.in_megabytes(found['growth'])} of " if name != "jax" else ""
-                parts.append(f"{NAMES[name]} {grew}{results.in_megabytes(found['peak'])}")
+                parts.append(f"{NAMES.get(name, name)} {grew}{results.in_megabytes(found['peak'])}")
             elif found:
-                parts.append(f"{NAMES[name]} n/a ({found.get('missing', '')[-80:]})")
+                parts.append(f"{NAMES.get(name, name)} n/a ({found.get('missing', '')[-80:]})")
         lines.append(f"{row['name'][: WIDE - 1]:{WIDE}} " + ", ".join(parts))
     return lines
 

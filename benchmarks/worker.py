@@ -19,6 +19,7 @@ from benchmarks.cases import all_cases
 from benchmarks.frameworks import prepare
 
 TURN = 0.03  # seconds a turn should take
+FIRST = 5  # calls before the first that counts: compilers compile, plans are recorded and made
 SETTLE = 0.004  # before a turn: threads of the one before may still be spinning
 MODULES = {"compile": "torch", "eager": "needle", "onnx": "onnxruntime"}
 
@@ -76,7 +77,8 @@ class Timing:
         gc.collect()
         prepared = prepare(self.cases[key], self.framework)
         self.timer = timer = timeit.Timer(prepared.statement, globals=prepared.names)
-        timer.timeit(2)
+        timer.timeit(FIRST)
+        prepared.ready()
         loops = 1
         while (seconds := timer.timeit(loops)) < TURN / 4:
             loops *= 4

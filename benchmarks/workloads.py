@@ -34,6 +34,7 @@ TITLES |= {"transformer wide": "transformer LM, 4 layers of 256", "deep": "20-la
 
 LR = {"mlp": 0.01, "deep": 0.01}  # SGD; the others learn by Adam, at 0.001
 DROP = 0.1  # MLPResNet's
+GPT2_BEFORE, GPT2_PROMPT = (64, 320), 512  # tokens before the one that is computed, tokens of a prompt
 DATASET = (10000, 784)  # rows of data loading
 
 
@@ -74,3 +75,22 @@ def draw(rng: np.random.Generator, kind: str, shape: tuple[int, ...]) -> np.ndar
     elif kind in ("bias", "scale", "table"):
         normal = normal * 0.1 + (kind == "scale")
     return normal.astype(np.float32)
+
+
+def gpt2_ids(count: int) -> np.ndarray:
+    """A prompt (1, count) of GPT-2."""
+    return np.random.default_rng(1).integers(0, 50257, (1, count))
+
+
+def gpt2_weights(shapes: dict[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
+    """Weights under the names of its file, each from a generator of its own; numbers stay near 1 in every layer."""
+    found = {}
+    for name, shape in shapes.items():
+        if name == "lm_head.weight":  # the table of tokens
+            continue
+        values = np.random.default_rng(list(name.encode())).random(shape, dtype=np.float32) - np.float32(0.5)
+        fan_in = shape[0] if ".c_" in name else shape[-1]
+        found[name] = values * np.float32(3.4 * fan_in**-0.5) if len(shape) > 1 else values * np.float32(0.2)
+        if ".ln_" in name and name.endswith("weight"):
+            found[name] += 1
+    return found
