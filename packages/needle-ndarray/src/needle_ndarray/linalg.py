@@ -17,7 +17,7 @@ def matmul(x1: Any, x2: Any, /) -> NDArray:
     >>> matmul(ones((5, 2, 3)), ones((3, 4))).shape
     (5, 2, 4)
     """
-    a, b = _operands(x1, x2)
+    a, b = _operands("matmul", x1, x2)
     if a.ndim == 0 or b.ndim == 0:
         raise ValueError(f"matmul: {a.shape} @ {b.shape}: 0-d operands, use * instead")
     left = a.reshape((1, *a.shape)) if a.ndim == 1 else a
@@ -34,13 +34,13 @@ def matmul(x1: Any, x2: Any, /) -> NDArray:
     return out
 
 
-def _operands(x1: Any, x2: Any) -> tuple[NDArray, NDArray]:
+def _operands(what: str, x1: Any, x2: Any) -> tuple[NDArray, NDArray]:
     device = next((x.device for x in (x1, x2) if isinstance(x, NDArray)), None)
     if device is None:
-        raise TypeError(f"matmul: expected an NDArray, got {type(x1).__name__} and {type(x2).__name__}")
+        raise TypeError(f"{what}: expected an NDArray, got {type(x1).__name__} and {type(x2).__name__}")
     a, b = (x if isinstance(x, NDArray) else make_array(x, holding(np.asarray(x).dtype), device) for x in (x1, x2))
     if a.device != b.device:
-        raise ValueError(f"matmul: operands on {a.device} and {b.device}; move one with .to(device)")
+        raise ValueError(f"{what}: operands on {a.device} and {b.device}; move one with .to(device)")
     return a, b
 
 
@@ -72,7 +72,7 @@ def tensordot(x1: NDArray, x2: NDArray, /, *, axes: Any = 2) -> NDArray:
     >>> tensordot(ones((2, 3, 4)), ones((4, 3, 5)), axes=((1, 2), (1, 0))).shape
     (2, 5)
     """
-    a, b = _operands(x1, x2)
+    a, b = _operands("tensordot", x1, x2)
     if hasattr(axes, "__index__"):
         n = axes.__index__()
         if not 0 <= n <= min(a.ndim, b.ndim):
@@ -97,7 +97,7 @@ def tensordot(x1: NDArray, x2: NDArray, /, *, axes: Any = 2) -> NDArray:
 
 def vecdot(x1: NDArray, x2: NDArray, /, *, axis: int = -1) -> NDArray:
     """The sum of products along an axis; the others broadcast."""
-    a, b = _operands(x1, x2)
+    a, b = _operands("vecdot", x1, x2)
     if not -min(a.ndim, b.ndim) <= axis < 0:
         raise ValueError(
             f"vecdot: axis {axis} of shapes {a.shape} and {b.shape}: expected one of both, counted from the end"

@@ -249,7 +249,7 @@ cdef object first_gradient(Tensor root, object out_grad):
     if out_grad.shape != root.shape:
         raise ValueError(f"backward: out_grad has shape {out_grad.shape}, the tensor {root.shape}")
     if out_grad.device != root.device:
-        raise ValueError(f"backward: out_grad is on {out_grad.device}, the tensor on {root.device}")
+        raise ValueError(f"backward: out_grad is on {out_grad.device}, the tensor on {root.device}; move it with .to(device)")
     return operators().ops.astype(out_grad, root.dtype)
 
 

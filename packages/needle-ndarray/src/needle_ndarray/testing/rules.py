@@ -11,6 +11,7 @@ import needle_ndarray
 from needle_ndarray.backend import TABLES
 from needle_ndarray.convolution import conv2d
 from needle_ndarray.creation import zeros
+from needle_ndarray.devices import device
 from needle_ndarray.ndarray import NDArray
 from needle_ndarray.recurrent import gru, lstm
 from needle_ndarray.rules import RULES
@@ -46,6 +47,25 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         for name in ("max_pool2d", "avg_pool2d", "max_pool2d_grad")
     },
 }
+#: Functions and operators of a (2, 3), square (3, 3), index (1,) here and (`_there`) elsewhere; those of FUNCTIONS and steps apart.
+ON_TWO_DEVICES: list[tuple[str, Callable[..., Any]]] = [
+    ("add: operands", lambda a, a_there, **_: a + a_there),
+    ("sin: operands", lambda a, a_there, **_: needle_ndarray.sin(a, out=a_there)),
+    ("multiply: operands", lambda a, a_there, **_: needle_ndarray.multiply(a, a, out=a_there)),
+    ("where: operands", lambda a, a_there, **_: needle_ndarray.where(a > 0, a, a_there)),
+    ("matmul: operands", lambda a, square_there, **_: a @ square_there),
+    ("tensordot: operands", lambda a, a_there, **_: needle_ndarray.tensordot(a, a_there)),
+    ("concatenate: operands", lambda a, a_there, **_: needle_ndarray.concatenate([a, a_there])),
+    ("stack: operands", lambda a, a_there, **_: needle_ndarray.stack([a, a_there])),
+    ("setitem: operands", lambda a, a_there, **_: a.__setitem__(0, a_there[0])),
+    ("setitem: values", lambda a, index, a_there, **_: a.__setitem__(index, a_there[:1])),
+    ("index", lambda a, index_there, **_: a[index_there]),
+    ("index", lambda a, index_there, **_: needle_ndarray.take(a, index_there, axis=0)),
+    ("add_at: values", lambda a, index, a_there, **_: needle_ndarray.add_at(a, index, a_there[:1])),
+    ("scatter_add: values", lambda a, index, a_there, **_: needle_ndarray.scatter_add(a, index, a_there[:1])),
+    ("matmul: operands", lambda a, square_there, **_: needle_ndarray.linear(a, square_there, a[0])),
+    ("add: operands", lambda a, square, a_there, **_: needle_ndarray.linear(a, square, a_there[0])),
+]
 
 Wrong = tuple[str, str, Any]
 
@@ -113,3 +133,48 @@ class RuleSuite(Suite):
                 FUNCTIONS[name](**{**given, label: wrong})
             text = str(caught.value).replace("_inference", "")
             assert text.startswith(labels) or "do not broadcast" in text, f"{label}, {what}: {text}"
+
+    @each("name", FUNCTIONS)
+    def test_functions_name_what_is_on_another_device(self, name):
+        """Each array but the first of the rule on another device: the error names both, and says what to do."""
+        there = other_device(self.device)
+        given = {row[1]: right(name, self.device)[row[1]] for row in arrays_of(name) if "result" not in row[-1]}
+        first, *others = given
+        what, here = name.removesuffix("_inference"), given[first].device
+        for label in others:
+            with pytest.raises(ValueError) as caught:
+                FUNCTIONS[name](**{**given, label: given[label].to(there)})
+            text = str(caught.value).replace("_inference", "")
+            assert text == f"{what}: {label} is on {there}, {first} on {here}; move it with .to(device)"
+
+    @each("name", ["sgd_step", "adam_step"])
+    def test_steps_name_what_is_on_another_device(self, name):
+        """Any entry of any list, the parameter itself apart where it is the first."""
+        there = other_device(self.device)
+        lists = [[zeros(3, device=self.device) for _ in range(2)] for _ in RULES[name].names]
+        labels = ["parameter", "gradient", "state", "state"]
+        for i, entries in enumerate(lists):
+            for j in range(2) if i else (1,):
+                moved = [list(arrays) for arrays in lists]
+                moved[i][j] = entries[j].to(there)
+                with pytest.raises(ValueError) as caught:
+                    getattr(needle_ndarray, name)(*moved, lr=0.1)
+                here = f"parameter 0 on {lists[0][0].device}; move it with .to(device)"
+                assert str(caught.value) == f"{name}: {labels[i]} {j} is on {there}, {here}"
+
+    @each("what, call", ON_TWO_DEVICES)
+    def test_operands_on_two_devices_are_named(self, what, call):
+        there = other_device(self.device)
+        given = {"a": zeros((2, 3), device=self.device), "square": zeros((3, 3), device=self.device)}
+        given["index"] = zeros(1, "int64", self.device)
+        here = given["a"].device
+        with pytest.raises(ValueError) as caught:
+            call(**given, **{f"{name}_there": a.to(there) for name, a in given.items()})
+        text = str(caught.value)
+        assert text.startswith(f"{what} on ") and text.endswith("; move one with .to(device)")
+        assert str(here) in text and str(there) in text
+
+
+def other_device(given: Any) -> Any:
+    """A device that is not the given one."""
+    return device("cpu" if device(given).name == "cpu_numpy" else "cpu_numpy")
