@@ -9,7 +9,8 @@ from typing import Any
 
 from needle.autograd import Tensor, TensorTuple
 from needle.autograd.replaying import Replayer, Unseen, flatten, modes_key
-from needle.capturing.guards import Watch, line_of_function, short
+from needle.capturing.guards import Watch, short
+from needle.capturing.origins import line_of_function
 from needle.capturing.plans import CapturedPlan
 from needle.capturing.recordings import Recording
 from needle_ndarray.extension import CaptureError, active_recorder, is_listened_to

@@ -5,20 +5,17 @@ can read: globals, variables of enclosing functions, attributes. Before the next
 to is written down as guards, from the function, its arguments and its global variables on. They have to hold after that call too:
 a function that changes what it reads would have to change it again.
 
-What cannot be repeated at all (random numbers of Python or NumPy, the clock, files, iterators that go on) is refused.
+What cannot be repeated at all is refused: iterators that go on, and the C functions that `origins` names.
 """
 
 import gc
 import random
-import sys
-import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
-from pathlib import Path
 from types import CodeType, FrameType, FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any
 
@@ -26,31 +23,10 @@ import numpy as np
 
 from needle.autograd import Tensor
 from needle.autograd.guards import Guard, Profile
+from needle.capturing.origins import changing, file_of, is_importing, is_opaque, kind_of, line_of, line_of_function
 from needle_ndarray import NDArray
-from needle_ndarray.extension import Recorder, place_in_library
+from needle_ndarray.extension import Recorder
 
-#: Modules whose C functions give something else each time, or do what a replay would not.
-CHANGING = {
-    "random": "draws random numbers of Python's `random`",
-    "_random": "draws random numbers of Python's `random`",
-    "numpy.random": "draws NumPy's random numbers",
-    "time": "reads the clock",
-    "datetime": "reads the clock",
-    "io": "reads or writes a file",
-    "_io": "reads or writes a file",
-    "posix": "asks the operating system",
-    "_thread": "starts a thread, or waits for one",
-    "_queue": "hands something to another thread",
-    "_warnings": "warns, which a replay would not",
-    "_contextvars": "reads a context variable",
-}
-#: Of these modules, only these functions cannot be repeated.
-ONLY = {
-    "datetime": {"now", "utcnow", "today"},
-    "_thread": {"start_new_thread", "start_joinable_thread"},
-    "posix": {"urandom", "getrandom", "open", "read", "write", "listdir", "scandir", "stat"},
-}
-PRINTING = "prints, which a replay would not"
 BY_NAME = {"getattr", "hasattr", "setattr", "delattr", "attrgetter", "methodcaller"}  # attributes by a text
 MOST = 20_000  # values that may be written down
 LARGE = 1 << 16  # bytes of an array of NumPy whose content is compared
@@ -427,108 +403,3 @@ def short(value: Any) -> str:
     )
     text = repr(value) if plain else f"a {type(value).__name__}"
     return text if len(text) < 40 else text[:37] + "..."
-
-
-# ---- Whose code it is ----------------------------------------------------------------------------------------------------
-
-_kinds: dict[str, str] = {}
-_STANDARD = str(Path(threading.__file__).parent)
-_NUMPY = str(Path(np.__file__).parent)
-_HERE = str(Path(__file__).parent)
-
-
-def kind_of(filename: str) -> str:
-    """'user'; 'layer': of ours, with attributes that users set; 'other': Python's own library; 'trusted': ours, NumPy."""
-    kind = _kinds.get(filename)
-    if kind is None:
-        kind = _kinds[filename] = _kind(filename)
-    return kind
-
-
-def _kind(filename: str) -> str:
-    if filename.startswith(_NUMPY) or filename.startswith("<frozen"):
-        return "trusted"
-    if filename.startswith(_STANDARD) and "-packages" not in filename:
-        return "other"
-    place = place_in_library(filename)
-    if not place:
-        return "user"
-    return "layer" if place[0] == "needle_nn" and place[1] in ("nn", "models", "command") else "trusted"
-
-
-_files: dict[str, str] = {}
-
-
-def file_of(cls: type) -> str:
-    name = cls.__module__
-    if not isinstance(name, str):
-        return "<class>"
-    if name not in _files:
-        module = sys.modules.get(name)
-        if name == "__main__":
-            return getattr(module, "__file__", None) or "<main>"
-        _files[name] = getattr(module, "__file__", None) or (
-            "<frozen builtin>" if name in sys.builtin_module_names else "<class>"
-        )
-    return _files[name]
-
-
-def is_opaque(cls: type) -> bool:
-    """Whether a class is written in C, has state that no name leads to, and is no function."""
-    return not cls.__flags__ & (1 << 9) and not callable(cls)  # Py_TPFLAGS_HEAPTYPE: what `class` makes
-
-
-def line_of(frame: FrameType) -> tuple[str, int]:
-    """The user's line that a frame was called from, or is at."""
-    found: FrameType | None = frame
-    while found is not None and kind_of(found.f_code.co_filename) != "user":
-        found = found.f_back
-    found = found or frame
-    return found.f_code.co_filename, found.f_lineno
-
-
-def is_importing(frame: FrameType) -> bool:
-    """Whether a frame belongs to an import that the function makes: it happens once, in whichever call comes first."""
-    found: FrameType | None = frame
-    while found is not None and not found.f_code.co_filename.startswith(_HERE):
-        if found.f_code.co_filename.startswith("<frozen importlib"):
-            return True
-        found = found.f_back
-    return False
-
-
-def line_of_function(function: Any) -> tuple[str, int]:
-    code = getattr(getattr(function, "__func__", function), "__code__", None)
-    return (code.co_filename, code.co_firstlineno) if code else ("<function>", 0)
-
-
-_SAFE = {list, dict, str, tuple, set, int, float, bytes, frozenset, type}
-
-
-def changing(function: Any, recorder: Recorder) -> str | None:
-    """Why a call of this C function cannot be repeated; None where it can."""
-    owner: Any = getattr(function, "__self__", None)
-    module: Any
-    kind = type(owner)
-    if kind in _SAFE and owner is not None and kind is not type:
-        return None
-    if isinstance(owner, ModuleType):
-        if owner.__name__ == "builtins":
-            return PRINTING if function is print else "waits for input" if function is input else None
-        module = owner.__name__
-        if module in ("math", "cmath") and recorder.watched:
-            return "uses a number that is read from arrays (a norm, say) in Python"
-    else:
-        module = (
-            (owner if kind is type else kind).__module__ if owner is not None else getattr(function, "__module__", None)
-        )
-    if kind is ContextVar:
-        return CHANGING["_contextvars"]
-    if not isinstance(module, str):
-        return None
-    if module.startswith("numpy.random"):
-        module = "numpy.random"
-    if module in ("_io", "io") and kind.__name__ in ("StringIO", "BytesIO"):
-        return None
-    why = CHANGING.get(module)
-    return why if module not in ONLY or function.__name__ in ONLY[module] else None

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 from needle.autograd import Tensor, TensorTuple, name_ops
 from needle.autograd.guards import first_difference, same
 from needle.autograd.replaying import data_and_gradient, flags, start_noting, stop_noting, was_there
-from needle.capturing.guards import Walk, Watch, line_of_function
+from needle.capturing.guards import Walk, Watch
+from needle.capturing.origins import line_of_function
 from needle.origins import origin
 from needle_ndarray import NDArray
 from needle_ndarray.extension import Recorder
