@@ -109,13 +109,17 @@ from needle_ndarrays import z
     ]
 
 
-@pytest.mark.parametrize("package", ["needle-core", "needle-nn"])
+DOORS = {
+    "needle-core": ("needle_ndarray", "needle_ndarray.extension"),
+    "needle-nn": ("needle_ndarray", "needle_ndarray.extension"),
+    "needle-cuda": ("needle_ndarray", "needle_ndarray.extension", "needle_ndarray.backend"),  # the interface of a backend
+}
+
+
+@pytest.mark.parametrize("package", DOORS)
 def test_needle_ndarray_is_entered_by_one_door(repository, package):
     """Its public names from needle_ndarray itself, what extensions need from needle_ndarray.extension, nothing from elsewhere."""
-    offered = {
-        name: {*import_module(name).__all__, "*", "__version__", "extension"}
-        for name in ("needle_ndarray", "needle_ndarray.extension")
-    }
+    offered = {name: {*import_module(name).__all__, "*", "__version__", "extension"} for name in DOORS[package]}
     files = [
         path
         for end in ("py", "pyx", "pxd", "pxi")

@@ -9,8 +9,8 @@ __all__ = ["empty_cache", "memory_stats", "stream"]
 
 
 def _backend(device: Any) -> Any:
-    from needle_ndarray.devices import cuda
-    from needle_ndarray.devices import device as find
+    from needle_ndarray import cuda
+    from needle_ndarray import device as find
 
     found = cuda() if device is None else find(device)
     if not found.name.startswith("cuda"):

@@ -1,7 +1,7 @@
 """Every module that the backend may ask for: a file, a dtype, and what else is defined. Tests compile them all."""
 
 from needle_ndarray.backend import ARG_REDUCE, BINARY, RANDOM, REDUCE, UNARY, Op
-from needle_ndarray.dtypes import DTYPES
+from needle_ndarray.extension import DTYPES
 
 NAMES = [str(each) for each in DTYPES]
 FLOATS = ["float32", "float64"]

@@ -6,8 +6,8 @@ import numpy as np
 
 from needle_cuda.products import DEPTH, MOST_BATCHES, parts_of, tiles
 from needle_cuda.views import compact, dense
+from needle_ndarray import NDArray
 from needle_ndarray.backend import REDUCE, Op
-from needle_ndarray.ndarray import NDArray
 
 SIDE = 64  # of a tile (conv.cu)
 FEW = 8  # columns of a group below which tiles would be mostly empty

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from needle_cuda.views import merged
-from needle_ndarray.ndarray import NDArray
+from needle_ndarray import NDArray
 
 GEMM = {"float32": "sgemmStridedBatched", "float64": "dgemmStridedBatched"}
 LARGEST = 2**31 - 1  # of any size that cuBLAS takes

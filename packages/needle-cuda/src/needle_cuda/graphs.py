@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from needle_ndarray.ndarray import NDArray
+from needle_ndarray import NDArray
 
 ALIGNED = 512  # bytes, as cupy's pool
 LEAST = 2  # launches of a graph

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from needle_cuda.views import joint_of
+from needle_ndarray import NDArray
 from needle_ndarray.backend import SCAN, Op
-from needle_ndarray.ndarray import NDArray
 
 FEW = 256  # entries that are compared each with each; more are sorted
 SLICE = 4096  # entries that a block sorts, and a multiple of its threads

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from needle_ndarray.dtypes import DTYPES
-from needle_ndarray.ndarray import NDArray
+from needle_ndarray import NDArray
+from needle_ndarray.extension import DTYPES
 
 #: The NumPy type of a scalar argument, by dtype.
 SCALARS: dict[str, Any] = {str(each): each.numpy.type for each in DTYPES}

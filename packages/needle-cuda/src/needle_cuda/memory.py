@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from needle_ndarray.buffer import format_bytes, next_version
+from needle_ndarray import next_version
+from needle_ndarray.extension import format_bytes
 
 STAGED = 64 << 20  # bytes of pinned memory for one copy; larger ones go without
 

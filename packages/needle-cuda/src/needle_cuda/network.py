@@ -8,8 +8,8 @@ import numpy as np
 
 from needle_cuda.products import MATRIX, MOST_BATCHES, i64, matrix, tiles
 from needle_cuda.views import dense, merged, view, view_of
+from needle_ndarray import NDArray
 from needle_ndarray.backend import Op
-from needle_ndarray.ndarray import NDArray
 
 SHORT = 1024  # elements of a row from which a block, not a warp, works on it
 LEAST_ROWS = 64  # of a part of the rows whose columns are added up

@@ -7,8 +7,8 @@ import numpy as np
 from needle_cuda.launch import SCALARS
 from needle_cuda.products import tiles
 from needle_cuda.views import compact
+from needle_ndarray import NDArray
 from needle_ndarray.backend import Op
-from needle_ndarray.ndarray import NDArray
 
 COUNT = 64  # parameters of one launch (optim.cu)
 CHUNK = 4096  # elements of one block

@@ -8,8 +8,8 @@ import numpy as np
 
 from needle_cuda import cublas
 from needle_cuda.views import VIEW, merged, view_of
+from needle_ndarray import NDArray
 from needle_ndarray.backend import REDUCE
-from needle_ndarray.ndarray import NDArray
 
 #: struct Matrix of tile.cuh: where each matrix of a batch begins, and the steps along its rows and columns.
 MATRIX = np.dtype([("batch", VIEW), ("row", np.int64), ("column", np.int64)])

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from needle_cuda.views import dense, joint_of, merged, view_of
+from needle_ndarray import NDArray
 from needle_ndarray.backend import SCAN, Op
-from needle_ndarray.ndarray import NDArray
 
 FEW = 16  # elements of a row that a thread takes by itself
 TILE = 1024  # elements of a line that a block scans

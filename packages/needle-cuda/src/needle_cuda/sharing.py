@@ -6,8 +6,7 @@ from typing import Any
 
 from needle_cuda.memory import DeviceBuffer
 from needle_cuda.views import compact
-from needle_ndarray.devices import device
-from needle_ndarray.ndarray import NDArray
+from needle_ndarray import NDArray, device
 
 CUDA = 2  # device types of DLPack
 CPU = 1

@@ -238,6 +238,8 @@ REQUIRED = (
     "take", "scatter", "random",
 )
 
+__all__ = ["Backend", "INTERFACE_VERSION", "Op", "REQUIRED", "TABLES", *[verb.upper() for verb in TABLES]]
+
 
 cdef object defaults():
     """The module of the defaults; imported when first asked for, because it computes with NDArrays, which need this module."""

@@ -1,7 +1,8 @@
 """The door for packages that extend needle_ndarray: what they may use besides the public names of `needle_ndarray` itself.
 
-needle-core and needle-nn come in here and nowhere else. The names stay as long as ABI and the package's minor version do; the
-modules that they live in may change.
+needle-core, needle-nn and needle-cuda come in here and nowhere else; a backend also by `needle_ndarray.backend`, which has the
+interface that it implements. The names stay as long as ABI and the package's minor version do; the modules that they live in may
+change.
 
 `C_INTERFACE` is for compiled code: a capsule, "needle_ndarray.extension", around a struct that begins with the int ABI. Whoever
 opens it compares that number with the one it was built for before it reads any further. Version 1:
@@ -17,7 +18,7 @@ opens it compares that number with the one it was built for before it reads any 
 from cpython.object cimport PyObject
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
 
-from needle_ndarray.buffer import WRITE_CLOCK
+from needle_ndarray.buffer import WRITE_CLOCK, format_bytes
 from needle_ndarray.capture import (
     CaptureError, Plan, Recorder, Watched, active_recorder, depends, place_in_library, repeat
 )
@@ -61,7 +62,7 @@ C_INTERFACE = PyCapsule_New(&interface, "needle_ndarray.extension", NULL)
 
 __all__ = [
     "ABI", "C_INTERFACE", "CaptureError", "DTYPES", "Layout", "Plan", "RULES", "Recorder", "Runner", "Watched",
-    "active_recorder", "backend_of", "both_sides", "bounded", "config", "depends", "flops", "has_arrays",
-    "is_listened_to", "like", "listening", "normal_axes", "observe", "pair", "parse_einsum", "place_in_library",
+    "active_recorder", "backend_of", "both_sides", "bounded", "config", "depends", "flops", "format_bytes",
+    "has_arrays", "is_listened_to", "like", "listening", "normal_axes", "observe", "pair", "parse_einsum", "place_in_library",
     "repeat", "show_call", "traffic",
 ]
