@@ -59,14 +59,13 @@ def sources(package: Package) -> list[Path]:
     folder = ROOT / package.folder
     files = [folder / name for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE")]
     files += sorted((folder / "src").rglob("*"))
-    generated = {path.with_suffix(end) for path in files if path.suffix == ".pyx" for end in (".c", ".cpp", ".html")}
-    generated.update(path for path in files if path.name == "_cython.c")
+    generated = {path.with_suffix(end) for path in files if path.suffix == ".pyx" for end in (".cpp", ".html")}
     return [
         path
         for path in files
         if path.is_file()
         and path not in generated
-        and path.suffix not in (".so", ".pyd", ".pyc")
+        and path.suffix not in (".c", ".so", ".pyd", ".pyc")
         and not any(part.endswith(".egg-info") for part in path.parts)
     ]
 

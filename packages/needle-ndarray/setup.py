@@ -17,9 +17,8 @@ from setuptools.command.build_ext import build_ext
 
 DEBUG = os.environ.get("NEEDLE_BUILD_DEBUG") == "1"
 ROOT = "src/needle_ndarray"
-SHARED = (
-    "needle_ndarray._cython"  # Cython's own code for memoryviews: once, instead of 8,000 lines of C in every module
-)
+# Cython's own code for memoryviews: once, instead of 8,000 lines of C in every module.
+SHARED = "needle_ndarray._memoryviews"
 MODULES = ["buffer", "backend", "threads", "blas", "interop", "extension", "replay", "prepared", "capture.tape"]
 MODULES += ["ndarray", "layout", "operands", "dispatch", "arguments", "geometry", "norms", "rules"]  # the array
 MODULES += ["optimizer_steps", "capsules"]
@@ -112,7 +111,7 @@ def extensions():
     names = MODULES + [f"cpu_backend.{name}" for name in CPU_BACKEND]
     modules = [extension(f"needle_ndarray.{name}", f"{ROOT}/{name.replace('.', '/')}.pyx") for name in names]
     once = translate(
-        [*modules, Extension(SHARED, [f"{ROOT}/_cython.c"], extra_compile_args=COMPILE, extra_link_args=LINK)],
+        [*modules, Extension(SHARED, [f"{ROOT}/_memoryviews.c"], extra_compile_args=COMPILE, extra_link_args=LINK)],
         DIRECTIVES,
     )
     kernels = [extension(f"needle_ndarray.kernels.{name}", f"{ROOT}/kernels/{name}.pyx") for name in KERNELS]
