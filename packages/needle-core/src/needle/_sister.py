@@ -17,7 +17,7 @@ def sister(module: str, distribution: str):
         raise ModuleNotFoundError(message, name=root) from None
 
 
-def share(face: str, *modules: str) -> None:
-    """Make modules of needle_nn known below a face: `import needle.nn.functional` gives needle_nn.nn.functional itself."""
+def share(name: str, *modules: str) -> None:
+    """Make modules of needle_nn known by the names of their re-exports: `import needle.nn.functional` gives needle_nn.nn.functional itself."""
     for module in modules:
-        sys.modules[f"needle.{face}.{module}"] = sys.modules[f"needle_nn.{face}.{module}"]
+        sys.modules[f"needle.{name}.{module}"] = sys.modules[f"needle_nn.{name}.{module}"]

@@ -31,7 +31,7 @@ cdef enum:
 
 cdef Blas found
 cdef int tries = 0
-cdef bint numpy_has_room = False
+cdef bint numpy_has_buffers = False
 cdef bint blas_sought = False
 cdef str blas_name = ""
 
@@ -97,7 +97,7 @@ cdef void forked() noexcept nogil:
     found.running = found.limit = found.buffers = 0
 
 
-cdef int make_room(int threads) except -1:
+cdef int reserve_buffers(int threads) except -1:
     """Let so many calls of BLAS run at once, or fewer where memory is short; MemoryError where there is none for one of them."""
     if found.sgemm is NULL or found.buffers >= threads + (0 if found.limit else found.running):
         return 0
@@ -130,10 +130,10 @@ cdef int check_memory(size_t nbytes, str what) except -1:
     return 0
 
 
-cdef int make_room_for_numpy(size_t nbytes) except -1:
+cdef int reserve_buffers_of_numpy(size_t nbytes) except -1:
     """NumPy's BLAS takes its buffer at its first product, after memory for the result."""
-    global numpy_has_room
-    if not numpy_has_room and needle_memory_is_limited():
+    global numpy_has_buffers
+    if not numpy_has_buffers and needle_memory_is_limited():
         check_memory(2 * BUFFER + nbytes, "a buffer of NumPy's BLAS")
-    numpy_has_room = True
+    numpy_has_buffers = True
     return 0

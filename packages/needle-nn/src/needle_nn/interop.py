@@ -159,7 +159,7 @@ def pairs(model: nn.Module, prefix: str = "", around: tuple[nn.Module, ...] = ()
 
 
 def from_torch(model: Any, state: Any, strict: bool = True) -> Any:
-    """Copy the weights of PyTorch's twin of a model into it, or, where one does not fit, change nothing; returns the model.
+    """Copy the weights of PyTorch's counterpart of a model into it, or, where one does not fit, change nothing; returns the model.
 
     Parameters
     ----------
@@ -268,7 +268,7 @@ def _copy(state: Any, name: str, pair: Pair) -> None:
 
 
 def to_torch(model: nn.Module) -> dict[str, np.ndarray]:
-    """{name: array} for `load_state_dict` of PyTorch's twin of a model: torch.from_numpy makes tensors of the arrays.
+    """{name: array} for `load_state_dict` of PyTorch's counterpart of a model: torch.from_numpy makes tensors of the arrays.
 
     A tensor that the model ties is there under all of its names, and batch norms have a num_batches_tracked of 0.
     """

@@ -148,9 +148,9 @@ def _confusion(report: Report) -> Markup:
         return Markup("")
     counts = np.asarray(report.confusion)
     classes = list(report.classes) or [str(i) for i in range(len(counts))]
-    apart = counts - np.diag(np.diag(counts))
-    worst = [divmod(int(i), len(counts)) for i in np.argsort(-apart, axis=None, kind="stable")[:3]]
-    told = ", ".join(f"{classes[i]} for {classes[j]} ({apart[i, j]})" for i, j in worst if apart[i, j])
+    mistaken = counts - np.diag(np.diag(counts))
+    worst = [divmod(int(i), len(counts)) for i in np.argsort(-mistaken, axis=None, kind="stable")[:3]]
+    told = ", ".join(f"{classes[i]} for {classes[j]} ({mistaken[i, j]})" for i, j in worst if mistaken[i, j])
     note = f"{np.trace(counts)} of {counts.sum()} right. " + (
         f"Most often mistaken: {told}." if told else "No mistakes."
     )

@@ -7,7 +7,7 @@ from needle.autograd.values cimport Value
 ctypedef unsigned int number_t          # of a node, in the order in which they were found
 
 cdef enum:
-    FEW = 16                            # nodes for which there is room without asking for memory
+    FEW = 16                            # nodes that fit without asking for memory
     NO_NODE = 0x7FFFFFFF                # also the limit of nodes and edges
 
 cdef struct Node:
@@ -32,7 +32,7 @@ cdef class Graph:
     cdef int explore(self, list roots, bint recorded_only) except -1
     cdef Py_ssize_t find(self, PyObject* value) noexcept
     cdef Py_ssize_t add(self, Value value, Py_ssize_t parent) except -1
-    cdef int make_room(self, Py_ssize_t edges) except -1
+    cdef int grow(self, Py_ssize_t edges) except -1
 
 
 cdef list sorted_nodes(list roots)

@@ -72,11 +72,11 @@ cdef class Graph:
 
     @cython.final
     cdef Py_ssize_t add(self, Value value, Py_ssize_t parent) except -1:
-        """Give a node the next number, and room for its edges."""
+        """Give a node the next number, and memory for its edges."""
         cdef Py_ssize_t number = self.count, first = self.nodes[number].first
         cdef Py_ssize_t edges = first + PyTuple_GET_SIZE(value.inputs)
         if number + 2 > self.nodes_size or edges > self.edges_size or 2 * number > self.mask:
-            self.make_room(edges)
+            self.grow(edges)
         self.values.append(value)
         self.nodes[number].value = <PyObject*> value
         self.nodes[number].next, self.nodes[number].parent = first, parent
@@ -85,7 +85,7 @@ cdef class Graph:
         self.count += 1
         return number
 
-    cdef int make_room(self, Py_ssize_t edges) except -1:
+    cdef int grow(self, Py_ssize_t edges) except -1:
         """Twice the nodes, edges, and places in the table that there are, where they are used up."""
         cdef Py_ssize_t i
         cdef number_t* table

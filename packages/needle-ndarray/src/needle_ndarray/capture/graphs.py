@@ -27,18 +27,18 @@ def graphs(plan: "Plan") -> None:
         calls = [call for call in before if buffer in plan.touched(call).buffers and call.verb != "repeat"]
         if at is None or not calls or not calls[0].backend.has_graphs:
             continue
-        room = max(plan.sizes, default=-1) + 1
-        plan.sizes[room], plan.origins[room] = prod(at.shape) * at.dtype.itemsize, calls[0].backend
-        now[buffer], shifts[room] = room, at.offset
-        inside = at._replace(buffer=room, offset=0)
+        block = max(plan.sizes, default=-1) + 1
+        plan.sizes[block], plan.origins[block] = prod(at.shape) * at.dtype.itemsize, calls[0].backend
+        now[buffer], shifts[block] = block, at.offset
+        inside = at._replace(buffer=block, offset=0)
         copy = (at, inside) if buffer < 0 else (inside, at)
         (first if buffer < 0 else last).append(Call("copy", calls[0].backend, copy, calls[0].line, None, calls[0].op))
     inner = [call if call.verb == "repeat" else _shifted(renamed(call, now), shifts) for call in before]
     plan.calls = [*first, *inner, *last]
     moved = segments(plan)
     if saved(moved) - len(first) - len(last) < saved(found):
-        for room in shifts:
-            del plan.sizes[room], plan.origins[room]
+        for block in shifts:
+            del plan.sizes[block], plan.origins[block]
         plan.calls, moved = before, found
     plan.graphs = moved
 

@@ -2,7 +2,7 @@
 """The CPU backend: hands NDArrays to the kernels, with threads where there is enough work."""
 
 from needle_ndarray.backend cimport ARG_REDUCE_OP, BINARY_OP, RANDOM_OP, SCAN_OP, SCATTER_OP, UNARY_OP, Backend, Op
-from needle_ndarray.blas cimport blas, make_room, make_room_for_numpy
+from needle_ndarray.blas cimport blas, reserve_buffers, reserve_buffers_of_numpy
 from needle_ndarray.buffer cimport Buffer, allocate as allocate_buffer
 from needle_ndarray.calls cimport Call
 from needle_ndarray.cpu_backend cimport calls, convolution, network, optimizers, recurrent
@@ -173,7 +173,7 @@ cdef class CPUBackend(Backend):
             self.matmul(a, b, temporary)
             self.copy(temporary, out)
             return
-        make_room_for_numpy(target._size * itemsize(target._dtype))
+        reserve_buffers_of_numpy(target._size * itemsize(target._dtype))
         np.asarray(out)[...] = np.matmul(np.asarray(a), np.asarray(b))
 
     cpdef linear(self, object x, object weight, object bias, object out):
@@ -188,7 +188,7 @@ cdef class CPUBackend(Backend):
     cdef int multiply(self, Call* call) except -1:
         """Run a product."""
         if call.calls_blas:
-            make_room(threads_for(call.work, THREADS_FROM_FLOPS))
+            reserve_buffers(threads_for(call.work, THREADS_FROM_FLOPS))
         return calls.run(call)
 
     cpdef take(self, object a, object index, object out):

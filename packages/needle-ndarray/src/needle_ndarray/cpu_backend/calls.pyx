@@ -182,7 +182,7 @@ cdef int prepare_where(object condition, object a, object b, object out, Call* c
 # ---- Reductions -------------------------------------------------------------------------------------------------------------
 
 cdef int kept_first(const View* a, tuple axes, View* out, bint* last) except -1:
-    """out = a with the given axes last; how many come before them. last[i]: whether axis i is one of the given, room for 32"""
+    """out = a with the given axes last; how many come before them. last[i]: whether axis i is one of the given, an array of 32"""
     cdef int i, n = 0, ndim = a.ndim, kept = ndim - <int> len(axes)
     cdef Py_ssize_t axis
     if kept < 0:

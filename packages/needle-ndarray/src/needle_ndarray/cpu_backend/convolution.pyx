@@ -3,7 +3,7 @@
 from libc.math cimport INFINITY
 
 from needle_ndarray.backend cimport CONV2D_OP, POOL2D_OP, Backend, Op
-from needle_ndarray.blas cimport blas, make_room
+from needle_ndarray.blas cimport blas, reserve_buffers
 from needle_ndarray.buffer cimport Buffer, allocate as allocate_buffer
 from needle_ndarray.cpu_backend.guard cimport LARGEST, THREADS_FROM, THREADS_FROM_FLOPS, known
 from needle_ndarray.geometry cimport Geometry
@@ -112,7 +112,7 @@ cdef int conv2d(Backend backend, Op op, object x, object weight, object y, tuple
                packed(backend, y, code == CONV2D))
     threads = threads_for_work(<double> result.size * count, THREADS_FROM_FLOPS)
     if products.needs_blas(g.n * g.oh * g.ow, count, g.f):
-        make_room(threads)
+        reserve_buffers(threads)
     scratch = allocate_buffer(conv.scratch_elements(&plan, threads) * image.itemsize + 64)
     scratch_at = <char*> &scratch.data[0]
     with nogil:

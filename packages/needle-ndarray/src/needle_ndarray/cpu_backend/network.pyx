@@ -1,7 +1,7 @@
 """Norms, cross-entropy and attention of the CPU backend: what guards the memory (rules), threads, and the call of the kernel."""
 
 from needle_ndarray.backend cimport NORM_OP, ROWS_OP, Op
-from needle_ndarray.blas cimport blas, make_room
+from needle_ndarray.blas cimport blas, reserve_buffers
 from needle_ndarray.cpu_backend.guard cimport (
     LARGEST, THREADS_FROM_FLOPS, THREADS_FROM_MATH, done, known
 )
@@ -138,12 +138,12 @@ cdef int attention_threads(const attentions.Attention* job) except -1:
     """How many threads pay; OpenBLAS has its buffers by then"""
     cdef int n = job.q.ndim, threads = threads_for(job.q.size * job.k.shape[n - 2], THREADS_FROM_FLOPS)
     if products.needs_blas(job.q.shape[n - 2], max(job.q.shape[n - 1], job.v.shape[n - 1]), job.k.shape[n - 2]):
-        make_room(threads)
+        reserve_buffers(threads)
     return threads
 
 
 cdef NDArray writable(NDArray a, View* view):
-    """The result, or room for it where its rows have no unit stride"""
+    """The result, or scratch for it where its rows have no unit stride"""
     if not blas_rows(view):
         a = empty_compact(a._backend, a._dtype, a._ndim, a._shape)
         a.view_into(view)
@@ -161,13 +161,13 @@ cdef bint attention(object q, object k, object v, object mask, object out, bint 
     if not start_attention(&job, views, mask, causal, scale):
         return False
     _held = readable(q, &job.q), readable(k, &job.k), readable(v, &job.v)
-    cdef NDArray room = writable(out, target)
+    cdef NDArray scratch = writable(out, target)
     threads = attention_threads(&job)
     with nogil:
         status = attentions.attention_views(&job, target, threads)
     done(status)
-    if room is not out:
-        room._backend.copy(room, out)
+    if scratch is not out:
+        scratch._backend.copy(scratch, out)
     return True
 
 
@@ -183,12 +183,12 @@ cdef bint attention_grad(object grad, object q, object k, object v, object mask,
         return False
     _held = readable(q, &job.q), readable(k, &job.k), readable(v, &job.v), readable(grad, &views[4])
     results = [dq, dk, dv]
-    rooms = [writable(results[i], &views[5 + i]) for i in range(3)]
+    made = [writable(results[i], &views[5 + i]) for i in range(3)]
     threads = attention_threads(&job)
     with nogil:
         status = attentions.attention_grad_views(&job, &views[4], &views[5], &views[6], &views[7], threads)
     done(status)
-    for result, room in zip(results, rooms):
-        if room is not result:
-            (<NDArray> result)._backend.copy(room, result)
+    for result, scratch in zip(results, made):
+        if scratch is not result:
+            (<NDArray> result)._backend.copy(scratch, result)
     return True

@@ -10,7 +10,7 @@ cdef int cell_grad(Op op, object dy, object dh, object dc, object gates, object 
 cdef class Run:
     cdef cells.Sequence job
     cdef list held
-    cdef list results               # (room, the array it stands for)
+    cdef list results               # (scratch, the array it stands for)
 
     cdef int measure(self, const View* preactivations, const View* weight) except -1
     cdef char* take(self, object given, bint read, bint written) except? NULL

@@ -85,16 +85,16 @@ cdef class Run:
 
     cdef char* take(self, object given, bint read, bint written) except? NULL:
         """The elements of an array, or of a compact copy; NULL for None"""
-        cdef NDArray a, room
+        cdef NDArray a, scratch
         if given is None:
             return NULL
-        a = room = <NDArray> given
+        a = scratch = <NDArray> given
         if not a._compact:
-            room = compact_copy(a) if read else empty_compact(a._backend, a._dtype, a._ndim, a._shape)
+            scratch = compact_copy(a) if read else empty_compact(a._backend, a._dtype, a._ndim, a._shape)
             if written:
-                self.results.append((room, a))
-        self.held.append(room)
-        return room._ptr
+                self.results.append((scratch, a))
+        self.held.append(scratch)
+        return scratch._ptr
 
     cdef int run(self, bint backward) except -1:
         cdef Py_ssize_t work = self.job.time_steps * self.job.batch * self.job.n
@@ -104,8 +104,8 @@ cdef class Run:
             with nogil:
                 status = cells.run_sequence(&self.job, backward, threads)
         done(status)
-        for room, result in self.results:
-            (<NDArray> result)._backend.copy(room, result)
+        for scratch, result in self.results:
+            (<NDArray> result)._backend.copy(scratch, result)
         return 0
 
     cdef int forward(self, x, weight, bias, h, c, gates) except -1:

@@ -77,8 +77,8 @@ def _values(dtype: str, shape: tuple[int, ...], salt: int) -> np.ndarray:
         rest = np.where(rng.random(size) < 0.5, wide, rng.integers(-9, 9, size).astype(dtype))
     else:
         rest = (rng.normal(size=size) * 10.0 ** rng.uniform(-4, 4, size)).astype(dtype)
-    room = min(len(special), size // 2)
-    pool = np.concatenate([rng.permutation(special)[:room], rest[room:]])
+    count = min(len(special), size // 2)
+    pool = np.concatenate([rng.permutation(special)[:count], rest[count:]])
     return rng.permutation(pool).reshape(shape)
 
 

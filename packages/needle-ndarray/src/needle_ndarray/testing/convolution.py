@@ -30,8 +30,8 @@ class Geometry:
     def __post_init__(self) -> None:
         n, h, w, c = self.x
         sides = [
-            (room + sum(around) - (k - 1) * d - 1) // s + 1
-            for room, around, k, d, s in zip((h, w), self.padding, self.size, self.dilation, self.stride, strict=True)
+            (size + sum(around) - (k - 1) * d - 1) // s + 1
+            for size, around, k, d, s in zip((h, w), self.padding, self.size, self.dilation, self.stride, strict=True)
         ]
         object.__setattr__(self, "y", (n, *sides, self.filters))
         object.__setattr__(self, "weight", (*self.size, c // self.groups, self.filters))

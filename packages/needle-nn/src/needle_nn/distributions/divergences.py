@@ -16,8 +16,8 @@ from needle_nn.nn.functional.activations import softplus
 
 
 def _normal(p: Normal, q: Normal) -> Tensor:
-    ratio, apart = p.scale / q.scale, (p.loc - q.loc) / q.scale
-    return (ratio * ratio + apart * apart - 1) * 0.5 - ops.log(ratio)
+    ratio, difference = p.scale / q.scale, (p.loc - q.loc) / q.scale
+    return (ratio * ratio + difference * difference - 1) * 0.5 - ops.log(ratio)
 
 
 def _bernoulli(p: Bernoulli, q: Bernoulli) -> Tensor:

@@ -86,8 +86,8 @@ class MSELoss(_Elementwise):
     """(prediction - target)^2"""
 
     def losses(self, prediction, target):
-        apart = prediction - target
-        return apart * apart
+        difference = prediction - target
+        return difference * difference
 
     def mean(self, prediction, target):
         return ops.mean_squared_error(prediction, target)
@@ -110,9 +110,9 @@ class HuberLoss(_Elementwise):
         self.delta = delta
 
     def losses(self, prediction, target):
-        apart = ops.abs(prediction - target)
-        near = ops.minimum(apart, self.delta)
-        return near * (apart - near * 0.5)
+        difference = ops.abs(prediction - target)
+        near = ops.minimum(difference, self.delta)
+        return near * (difference - near * 0.5)
 
 
 class SmoothL1Loss(_Elementwise):
@@ -125,11 +125,11 @@ class SmoothL1Loss(_Elementwise):
         self.beta = beta
 
     def losses(self, prediction, target):
-        apart = ops.abs(prediction - target)
+        difference = ops.abs(prediction - target)
         if self.beta == 0:
-            return apart
-        near = ops.minimum(apart, self.beta)
-        return near * (apart - near * 0.5) / self.beta
+            return difference
+        near = ops.minimum(difference, self.beta)
+        return near * (difference - near * 0.5) / self.beta
 
 
 class BCEWithLogitsLoss(_Elementwise):

@@ -16,8 +16,8 @@ def number(what: str, name: str, value: Any, low: float = 0.0, below: float = ma
     except (TypeError, ValueError, OverflowError):
         result = math.nan
     if isinstance(value, (bool, str, bytes)) or not low <= result < below:
-        room = f"a number from {low:g} on" if below == math.inf else f"a number in [{low:g}, {below:g})"
-        raise ValueError(f"{what}: {name} = {shown(value)}: expected {room}")
+        wanted = f"a number from {low:g} on" if below == math.inf else f"a number in [{low:g}, {below:g})"
+        raise ValueError(f"{what}: {name} = {shown(value)}: expected {wanted}")
     return result
 
 

@@ -49,7 +49,7 @@ def line_chart(
     xs = [x for line in lines for x, _ in line.points]
     ys = [y for line in lines for _, y in line.points]
     x_of, x_ticks = _axis(0, max(xs) or 1, LEFT, WIDTH - RIGHT, False)
-    y_of, y_ticks = _axis(*_room(min(ys), max(ys), percent, log), HEIGHT - BOTTOM, TOP, log)
+    y_of, y_ticks = _axis(*_range(min(ys), max(ys), percent, log), HEIGHT - BOTTOM, TOP, log)
     parts = [tag("title", title)]
     for y in y_ticks:
         parts.append(tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y_of(y), y2=y_of(y), class_="grid"))
@@ -75,7 +75,7 @@ def _axis(low: float, high: float, start: float, end: float, log: bool):
     return lambda value: start + (end - start) * ((math.log10(value) if log else value) - low) / span, marks
 
 
-def _room(low: float, high: float, percent: bool, log: bool) -> tuple[float, float]:
+def _range(low: float, high: float, percent: bool, log: bool) -> tuple[float, float]:
     """The range of the y axis: some air above and below, 0 if it is near, shares no higher than 1."""
     if log:
         return low / 1.15, high * 1.15

@@ -51,10 +51,8 @@ class Parts:
         self.keep = [each for each in keep if hasattr(each, "part")]
         for each in self.keep:
             each.mine = self.mine
-        self.width, self.room = (
-            2 * figures,
-            0,
-        )  # numbers of a part: its figures, and its statistics in the longest row so far
+        # Numbers of a part: its figures, and its statistics in the longest row so far.
+        self.width, self.capacity = 2 * figures, 0
         self.figures: list[Figures] = []
         self.statistics: list[Statistics] = []
 
@@ -116,15 +114,15 @@ class Parts:
         most, needed = -(-self.count // world.size), max(map(len, rows), default=0)
         numbers = np.concatenate([[len(figures), needed], self.tree.present()])
         told = _table(most, self.width, [np.ravel(part) for part in figures])
-        room, fits = self.room, needed <= self.room
-        content = np.concatenate([numbers, told.ravel(), _table(most, room, rows if fits else []).ravel()])
+        capacity, fits = self.capacity, needed <= self.capacity
+        content = np.concatenate([numbers, told.ravel(), _table(most, capacity, rows if fits else []).ravel()])
         got = world.all_gather(nd.array(content, "float64")).numpy()
         head, body = got[:, : len(numbers)], got[:, len(numbers) :]
         tables = body[:, : most * self.width].reshape(world.size, most, self.width)
-        kept = body[:, most * self.width :].reshape(world.size, most, room)
-        self.room = max(room, int(head[:, 1].max()))
-        if self.room > room:
-            kept = world.all_gather(nd.array(_table(most, self.room, rows), "float64")).numpy()
+        kept = body[:, most * self.width :].reshape(world.size, most, capacity)
+        self.capacity = max(capacity, int(head[:, 1].max()))
+        if self.capacity > capacity:
+            kept = world.all_gather(nd.array(_table(most, self.capacity, rows), "float64")).numpy()
         there = [(rank, i) for rank in range(world.size) for i in range(int(head[rank, 0]))]
         present = (head[:, 2:] > 0).any(axis=0).tolist()
         return [_pairs(tables[place]) for place in there], [kept[place] for place in there], present
