@@ -6,7 +6,7 @@ import pytest
 import needle_ndarray as nd
 
 ARRAYS = {
-    "sums": ((4, 3, 8), "float32"),
+    "x": ((4, 3, 8), "float32"),
     "s64": ((4, 3, 8), "float64"),
     "s6": ((4, 3, 6), "float32"),
     "flat": ((12, 8), "float32"),
@@ -24,26 +24,26 @@ ARRAYS = {
 }
 #: (call, the error and its one line)
 ERRORS = [
-    ("lstm([1.0], w, b, h, h)", "TypeError: lstm: sums: expected an NDArray, got list"),
-    ("lstm(i, w, b, h, h)", "TypeError: lstm: sums is int64, expected float32 or float64"),
-    ("lstm(flat, w, b, h, h)", "ValueError: lstm: sums has shape (12, 8), expected (T, B, 4H)"),
-    ("lstm(s6, w, b, h, h)", "ValueError: lstm: sums has shape (4, 3, 6), expected (T, B, 4H)"),
-    ("lstm(sums, w6, b, h, h)", "ValueError: lstm: weight has shape (2, 6), expected (2, 8) as sums is (4, 3, 8)"),
-    ("lstm(sums, w, b6, h, h)", "ValueError: lstm: bias has shape (6,), expected (8,) as sums is (4, 3, 8)"),
-    ("lstm(sums, w, b, h1, h)", "ValueError: lstm: h0 has shape (1, 2), expected (3, 2) as sums is (4, 3, 8)"),
-    ("lstm(sums, w, b, h, None)", "TypeError: lstm: c0: expected an NDArray, got NoneType"),
-    ("lstm(sums, w64, b, h, h)", "TypeError: lstm: weight is float64, expected float32"),
-    ("lstm(sums, there(w), b, h, h)", "ValueError: lstm: weight is on cpu_numpy(), sums on cpu(); move it with .to(device)"),
-    ("lstm_grad(h, w, c, sums)", "ValueError: lstm_grad: grad has shape (3, 2), expected (4, 3, 2) as gates is (4, 3, 8)"),
-    ("lstm_grad(g, w, g, sums)", "ValueError: lstm_grad: c has shape (4, 3, 2), expected (5, 3, 2) as gates is (4, 3, 8)"),
-    ("lstm_grad(g, w, c, sums, dc=h1)", "ValueError: lstm_grad: dc has shape (1, 2), expected (3, 2) as gates is (4, 3, 8)"),
+    ("lstm([1.0], w, b, h, h)", "TypeError: lstm: x: expected an NDArray, got list"),
+    ("lstm(i, w, b, h, h)", "TypeError: lstm: x is int64, expected float32 or float64"),
+    ("lstm(flat, w, b, h, h)", "ValueError: lstm: x has shape (12, 8), expected (T, B, 4H)"),
+    ("lstm(s6, w, b, h, h)", "ValueError: lstm: x has shape (4, 3, 6), expected (T, B, 4H)"),
+    ("lstm(x, w6, b, h, h)", "ValueError: lstm: weight has shape (2, 6), expected (2, 8) as x is (4, 3, 8)"),
+    ("lstm(x, w, b6, h, h)", "ValueError: lstm: bias has shape (6,), expected (8,) as x is (4, 3, 8)"),
+    ("lstm(x, w, b, h1, h)", "ValueError: lstm: h0 has shape (1, 2), expected (3, 2) as x is (4, 3, 8)"),
+    ("lstm(x, w, b, h, None)", "TypeError: lstm: c0: expected an NDArray, got NoneType"),
+    ("lstm(x, w64, b, h, h)", "TypeError: lstm: weight is float64, expected float32"),
+    ("lstm(x, there(w), b, h, h)", "ValueError: lstm: weight is on cpu_numpy(), x on cpu(); move it with .to(device)"),
+    ("lstm_grad(h, w, c, x)", "ValueError: lstm_grad: grad has shape (3, 2), expected (4, 3, 2) as gates is (4, 3, 8)"),
+    ("lstm_grad(g, w, g, x)", "ValueError: lstm_grad: c has shape (4, 3, 2), expected (5, 3, 2) as gates is (4, 3, 8)"),
+    ("lstm_grad(g, w, c, x, dc=h1)", "ValueError: lstm_grad: dc has shape (1, 2), expected (3, 2) as gates is (4, 3, 8)"),
     ("lstm_grad(g, w, c, None)", "TypeError: lstm_grad: gates: expected an NDArray, got NoneType"),
-    ("gru(sums, w, b, h)", "ValueError: gru: sums has shape (4, 3, 8), expected (T, B, 3H)"),
-    ("gru(s6, w, b6, h)", "ValueError: gru: weight has shape (2, 8), expected (2, 6) as sums is (4, 3, 6)"),
-    ("gru_grad(g, w, c, sums)", "ValueError: gru_grad: weight has shape (2, 8), expected (2, 6) as gates is (4, 3, 8)"),
-    ("gru_grad(g, w6, g, sums)", "ValueError: gru_grad: h has shape (4, 3, 2), expected (5, 3, 2) as gates is (4, 3, 8)"),
-    ("rnn(h, w2, None, h)", "ValueError: rnn: sums has shape (3, 2), expected (T, B, H)"),
-    ("rnn(g, w, None, h)", "ValueError: rnn: weight has shape (2, 8), expected (2, 2) as sums is (4, 3, 2)"),
+    ("gru(x, w, b, h)", "ValueError: gru: x has shape (4, 3, 8), expected (T, B, 3H)"),
+    ("gru(s6, w, b6, h)", "ValueError: gru: weight has shape (2, 8), expected (2, 6) as x is (4, 3, 6)"),
+    ("gru_grad(g, w, c, x)", "ValueError: gru_grad: weight has shape (2, 8), expected (2, 6) as gates is (4, 3, 8)"),
+    ("gru_grad(g, w6, g, x)", "ValueError: gru_grad: h has shape (4, 3, 2), expected (5, 3, 2) as gates is (4, 3, 8)"),
+    ("rnn(h, w2, None, h)", "ValueError: rnn: x has shape (3, 2), expected (T, B, H)"),
+    ("rnn(g, w, None, h)", "ValueError: rnn: weight has shape (2, 8), expected (2, 2) as x is (4, 3, 2)"),
     ("rnn(g, w2, None, h, 'cos')", "ValueError: rnn: nonlinearity 'cos': expected 'tanh' or 'relu'"),
     ("rnn_grad(g, w2, g)", "ValueError: rnn_grad: h has shape (4, 3, 2), expected (5, 3, 2) as grad is (4, 3, 2)"),
     ("rnn_grad(s64, w2, g)", "ValueError: rnn_grad: weight has shape (2, 2), expected (8, 8) as grad is (4, 3, 8)"),
@@ -62,12 +62,12 @@ def test_errors(call, message):
 def test_a_state_can_be_handed_on(device):
     """Two halves of a sequence, the states carried over, are the whole; backward likewise."""
     rng = np.random.default_rng(0)
-    sums, weight, bias, h0, c0, grad = (
+    x, weight, bias, h0, c0, grad = (
         nd.array(rng.normal(size=s), "float64", device) for s in ((6, 3, 20), (5, 20), (20,), (3, 5), (3, 5), (6, 3, 5))
     )
-    h, c, gates = nd.lstm(sums, weight, bias, h0, c0)
-    first = nd.lstm(sums[:2], weight, bias, h0, c0)
-    second = nd.lstm(sums[2:], weight, bias, first[0][-1], first[1][-1])
+    h, c, gates = nd.lstm(x, weight, bias, h0, c0)
+    first = nd.lstm(x[:2], weight, bias, h0, c0)
+    second = nd.lstm(x[2:], weight, bias, first[0][-1], first[1][-1])
     np.testing.assert_array_equal(second[0].numpy(), h[2:].numpy())
     np.testing.assert_array_equal(second[1].numpy(), c[2:].numpy())
     whole = nd.lstm_grad(grad, weight, c, gates)

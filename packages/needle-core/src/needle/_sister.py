@@ -18,6 +18,6 @@ def sister(module: str, distribution: str):
 
 
 def share(name: str, *modules: str) -> None:
-    """Make modules of needle_nn known by the names of their re-exports: `import needle.nn.functional` gives needle_nn.nn.functional itself."""
+    """Make modules of needle_nn known as those of a re-export: `import needle.nn.functional` gives needle_nn.nn.functional."""
     for module in modules:
         sys.modules[f"needle.{name}.{module}"] = sys.modules[f"needle_nn.{name}.{module}"]

@@ -5,7 +5,7 @@ from operator import index as as_index
 LARGEST = 2**31 - 1  # of strides, paddings, dilations and windows: no sum or product of these overflows
 
 
-def pair(str name not None, str what not None, given, int least=1):
+cpdef tuple pair(str name, str what, object given, int least=1):
     """An int for both axes, or one for each."""
     try:
         down, right = given if isinstance(given, (tuple, list)) else (given, given)
@@ -17,7 +17,7 @@ def pair(str name not None, str what not None, given, int least=1):
     return down, right
 
 
-def both_sides(str name not None, given):
+cpdef tuple both_sides(str name, object given):
     """Padding as ((top, bottom), (left, right))."""
     if isinstance(given, (tuple, list)) and len(given) == 2 and isinstance(given[0], (tuple, list)):
         return pair(name, "padding", given[0], 0), pair(name, "padding", given[1], 0)

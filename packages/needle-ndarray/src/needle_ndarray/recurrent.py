@@ -1,6 +1,6 @@
 """Recurrent layers over a whole sequence, forward and backward: each one verb of the backend.
 
-`sums` (T, B, gates H) is the part of the gates' sums that comes from the input, x W_ih, for all times. The weight (H, gates H) and
+`x` (T, B, gates H) is the part of the gates' preactivations that comes from the input, for all times. The weight (H, gates H) and
 the bias (gates H,), or None, are those of the state. States are (T + 1, B, H), the first of them the start.
 
 >>> from needle_ndarray import ones, zeros
@@ -15,13 +15,13 @@ from needle_ndarray.rules import RULES
 
 
 def lstm(
-    sums: NDArray, weight: NDArray, bias: NDArray | None, h0: NDArray, c0: NDArray, keep: bool = True
+    x: NDArray, weight: NDArray, bias: NDArray | None, h0: NDArray, c0: NDArray, keep: bool = True
 ) -> tuple[NDArray, NDArray, NDArray | None]:
-    """i, f, g, o = sums + (h W + bias); c' = s(f) c + s(i) tanh(g), h' = s(o) tanh(c'), for all times.
+    """i, f, g, o = x + (h W + bias); c' = s(f) c + s(i) tanh(g), h' = s(o) tanh(c'), for all times.
 
     Parameters
     ----------
-    sums, weight, bias : NDArray (T, B, 4H), (H, 4H), and (4H,) or None
+    x, weight, bias : NDArray (T, B, 4H), (H, 4H), and (4H,) or None
     h0, c0 : NDArray (B, H), the start
     keep : whether a gradient will be asked for
 
@@ -30,17 +30,17 @@ def lstm(
     h, c (T + 1, B, H) and gates (T, B, 4H), activated; without keep c is (1, B, H), the last one, and gates None
     """
     rule = RULES["lstm" if keep else "lstm_inference"]
-    sums, weight, bias, h, c, *kept = rule.prepare(sums, weight, bias, h0, c0)
+    x, weight, bias, h, c, *kept = rule.prepare(x, weight, bias, h0, c0)
     h[0], c[0] = h0, c0
     gates = kept[0] if keep else None
-    h.backend.sequence(SEQUENCE["lstm"], sums, weight, bias, h, c, gates)
+    h.backend.sequence(SEQUENCE["lstm"], x, weight, bias, h, c, gates)
     return h, c, gates
 
 
 def lstm_grad(
     grad: NDArray, weight: NDArray, c: NDArray, gates: NDArray, dh: NDArray | None = None, dc: NDArray | None = None
 ) -> tuple[NDArray, NDArray, NDArray]:
-    """(dsums, dh0, dc0) of lstm; dsums is the gradient of h W as well.
+    """(dx, dh0, dc0) of lstm; dx is the gradient of h W as well.
 
     Parameters
     ----------
@@ -55,13 +55,13 @@ def lstm_grad(
 
 
 def gru(
-    sums: NDArray, weight: NDArray, bias: NDArray | None, h0: NDArray, keep: bool = True
+    x: NDArray, weight: NDArray, bias: NDArray | None, h0: NDArray, keep: bool = True
 ) -> tuple[NDArray, NDArray | None]:
-    """r, z = s(sums + (h W + bias)), n = tanh(sums + r (h W + bias)), h' = n + z (h - n), for all times.
+    """r, z = s(x + (h W + bias)), n = tanh(x + r (h W + bias)), h' = n + z (h - n), for all times.
 
     Parameters
     ----------
-    sums, weight, bias : NDArray (T, B, 3H), (H, 3H), and (3H,) or None; gates r, z, n
+    x, weight, bias : NDArray (T, B, 3H), (H, 3H), and (3H,) or None; gates r, z, n
     h0 : NDArray (B, H), the start
     keep : whether a gradient will be asked for
 
@@ -69,17 +69,17 @@ def gru(
     -------
     h (T + 1, B, H) and gates (T, B, 4H): r, z, n and the state's part of n; None without keep
     """
-    sums, weight, bias, h, *kept = RULES["gru" if keep else "gru_inference"].prepare(sums, weight, bias, h0)
+    x, weight, bias, h, *kept = RULES["gru" if keep else "gru_inference"].prepare(x, weight, bias, h0)
     h[0] = h0
     gates = kept[0] if keep else None
-    h.backend.sequence(SEQUENCE["gru"], sums, weight, bias, h, None, gates)
+    h.backend.sequence(SEQUENCE["gru"], x, weight, bias, h, None, gates)
     return h, gates
 
 
 def gru_grad(
     grad: NDArray, weight: NDArray, h: NDArray, gates: NDArray, dh: NDArray | None = None
 ) -> tuple[NDArray, NDArray, NDArray]:
-    """(dsums, ds, dh0) of gru; ds is the gradient of h W + bias.
+    """(dx, ds, dh0) of gru; ds is the gradient of h W + bias.
 
     Parameters
     ----------
@@ -93,19 +93,19 @@ def gru_grad(
     return dx, ds, dh0
 
 
-def rnn(sums: NDArray, weight: NDArray, bias: NDArray | None, h0: NDArray, nonlinearity: str = "tanh") -> NDArray:
-    """h' = tanh(sums + (h W + bias)), or relu, for all times: (T, B, H), (H, H), (H,) or None, (B, H) -> h (T + 1, B, H)"""
+def rnn(x: NDArray, weight: NDArray, bias: NDArray | None, h0: NDArray, nonlinearity: str = "tanh") -> NDArray:
+    """h' = tanh(x + (h W + bias)), or relu, for all times: (T, B, H), (H, H), (H,) or None, (B, H) -> h (T + 1, B, H)"""
     op = _nonlinearity("rnn", nonlinearity)
-    sums, weight, bias, h = RULES["rnn"].prepare(sums, weight, bias, h0)
+    x, weight, bias, h = RULES["rnn"].prepare(x, weight, bias, h0)
     h[0] = h0
-    h.backend.sequence(op, sums, weight, bias, h, None, None)
+    h.backend.sequence(op, x, weight, bias, h, None, None)
     return h
 
 
 def rnn_grad(
     grad: NDArray, weight: NDArray, h: NDArray, dh: NDArray | None = None, nonlinearity: str = "tanh"
 ) -> tuple[NDArray, NDArray]:
-    """(dsums, dh0) of rnn, for grad (T, B, H) that of h[1:] and dh (B, H) what comes to the last h from elsewhere."""
+    """(dx, dh0) of rnn, for grad (T, B, H) that of h[1:] and dh (B, H) what comes to the last h from elsewhere."""
     op = _nonlinearity("rnn_grad", nonlinearity)
     grad, weight, h, ds, dh0 = RULES["rnn_grad"].prepare(grad, weight, h, dh)
     dh0[...] = 0 if dh is None else dh

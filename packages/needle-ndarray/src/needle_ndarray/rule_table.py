@@ -39,18 +39,18 @@ TABLE = """
     attention_grad                q: to float (..., t, d); k: to float (..., s, d); v: to float (..., s, e);
                                   mask?: mask (..., t, s); grad: (..., t, e) -> dq: (..., t, d); dk: (..., s, d); dv: (..., s, e)
 
-    sequence.lstm                 x/sums: float (T, B, 4H); weight: (H, 4H); bias?: (4H); begin h0, begin c0: (B, H) ->
+    sequence.lstm                 x: float (T, B, 4H); weight: (H, 4H); bias?: (4H); begin h0, begin c0: (B, H) ->
                                   h, c: (T+1, B, H); gates: (T, B, 4H)
-    sequence.lstm_inference       x/sums: float (T, B, 4H); weight: (H, 4H); bias?: (4H); begin h0, begin c0: (B, H) ->
+    sequence.lstm_inference       x: float (T, B, 4H); weight: (H, 4H); bias?: (4H); begin h0, begin c0: (B, H) ->
                                   h: (T+1, B, H); c: (1, B, H)
     sequence_grad.lstm_grad       gates: float (T, B, 4H); dy/grad: (T, B, H); weight: (H, 4H); c: (T+1, B, H);
                                   begin dh?, begin dc?: (B, H) -> ds: (T, B, 4H); dh, dc: (B, H)
-    sequence.gru                  x/sums: float (T, B, 3H); weight: (H, 3H); bias?: (3H); begin h0: (B, H) -> h: (T+1, B, H);
+    sequence.gru                  x: float (T, B, 3H); weight: (H, 3H); bias?: (3H); begin h0: (B, H) -> h: (T+1, B, H);
                                   gates?: (T, B, 4H)
-    sequence.gru_inference        x/sums: float (T, B, 3H); weight: (H, 3H); bias?: (3H); begin h0: (B, H) -> h: (T+1, B, H)
+    sequence.gru_inference        x: float (T, B, 3H); weight: (H, 3H); bias?: (3H); begin h0: (B, H) -> h: (T+1, B, H)
     sequence_grad.gru_grad        gates: float (T, B, 4H); dy/grad: (T, B, H); weight: (H, 3H); h: (T+1, B, H);
                                   begin dh?: (B, H) -> dx, ds: (T, B, 3H); dh: (B, H)
-    sequence.rnn                  x/sums: float (T, B, H); weight: (H, H); bias?: (H); begin h0: (B, H) -> h: (T+1, B, H)
+    sequence.rnn                  x: float (T, B, H); weight: (H, H); bias?: (H); begin h0: (B, H) -> h: (T+1, B, H)
     sequence_grad.rnn_grad        dy/grad: float (T, B, H); weight: (H, H); h: (T+1, B, H); begin dh?: (B, H) -> ds: (T, B, H);
                                   dh: (B, H)
     cell.lstm_cell                x, y: float (B, 4H); state: (B, H); bias?: (4H) -> h_out, c_out: (B, H); gates?: (B, 4H)

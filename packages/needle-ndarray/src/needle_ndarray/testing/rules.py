@@ -50,8 +50,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 #: Functions and operators of a (2, 3), square (3, 3), index (1,) here and (`_there`) elsewhere; those of FUNCTIONS and steps apart.
 ON_TWO_DEVICES: list[tuple[str, Callable[..., Any]]] = [
     ("add: operands", lambda a, a_there, **_: a + a_there),
-    ("sin: operands", lambda a, a_there, **_: needle_ndarray.sin(a, out=a_there)),
-    ("multiply: operands", lambda a, a_there, **_: needle_ndarray.multiply(a, a, out=a_there)),
+    ("sin: operands", lambda a, a_there, **_: vars(needle_ndarray)["sin"](a, out=a_there)),
+    ("multiply: operands", lambda a, a_there, **_: vars(needle_ndarray)["multiply"](a, a, out=a_there)),
     ("where: operands", lambda a, a_there, **_: needle_ndarray.where(a > 0, a, a_there)),
     ("matmul: operands", lambda a, square_there, **_: a @ square_there),
     ("tensordot: operands", lambda a, a_there, **_: needle_ndarray.tensordot(a, a_there)),
