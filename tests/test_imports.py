@@ -112,7 +112,11 @@ from needle_ndarrays import z
 DOORS = {
     "needle-core": ("needle_ndarray", "needle_ndarray.extension"),
     "needle-nn": ("needle_ndarray", "needle_ndarray.extension"),
-    "needle-cuda": ("needle_ndarray", "needle_ndarray.extension", "needle_ndarray.backend"),  # the interface of a backend
+    "needle-cuda": (
+        "needle_ndarray",
+        "needle_ndarray.extension",
+        "needle_ndarray.backend",
+    ),  # the interface of a backend
 }
 
 
