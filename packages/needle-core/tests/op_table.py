@@ -1096,7 +1096,7 @@ HELPERS = {
     "zero_entry": "constant zeros for the engine",
 }
 #: Classes that are not made themselves.
-ABSTRACT = {"Extreme", "FusedOp", "FusedTupleOp", "Geometry"}
+ABSTRACT = {"Extreme", "FusedOp", "FusedTupleOp", "Convolution"}
 
 NON_DIFFERENTIABLE |= names.NON_DIFFERENTIABLE
 ROWS = [*names.ROWS, *ELEMENTWISE, *REDUCTIONS, *SHAPES, *TUPLES, *PRODUCTS, *INDEXING, *NETWORK, *RECURRENT, *CONSTANT]

@@ -27,7 +27,7 @@ from needle_ndarray.capture.plan import show as show_call
 from needle_ndarray.config import config
 from needle_ndarray.devices import backend_of
 from needle_ndarray.dtypes import DTYPES
-from needle_ndarray.geometry import both_sides, pair
+from needle_ndarray.geometry import Geometry, pair
 from needle_ndarray.indexing import has_arrays
 from needle_ndarray.linalg import _parse as parse_einsum
 from needle_ndarray.listening import is_listened_to, listening
@@ -61,8 +61,8 @@ interface.dtype_code = <question_t> PyCapsule_GetPointer(DTYPE_CODE, "needle_nda
 C_INTERFACE = PyCapsule_New(&interface, "needle_ndarray.extension", NULL)
 
 __all__ = [
-    "ABI", "C_INTERFACE", "CaptureError", "DTYPES", "Layout", "Plan", "RULES", "Recorder", "Runner", "Watched",
-    "active_recorder", "backend_of", "both_sides", "bounded", "config", "depends", "flops", "format_bytes",
+    "ABI", "C_INTERFACE", "CaptureError", "DTYPES", "Geometry", "Layout", "Plan", "RULES", "Recorder", "Runner", "Watched",
+    "active_recorder", "backend_of", "bounded", "config", "depends", "flops", "format_bytes",
     "has_arrays", "is_listened_to", "like", "listening", "normal_axes", "observe", "pair", "parse_einsum", "place_in_library",
     "repeat", "show_call", "traffic",
 ]

@@ -7,24 +7,19 @@ from needle.ops.extremes import argmax
 from needle.ops.fused import FusedOp
 from needle.ops.indexing import gather
 from needle.ops.shapes import expand_dims, pad, reshape, stack
-from needle_ndarray.extension import both_sides, bounded, pair
+from needle_ndarray.extension import Geometry, bounded, pair
 
 
-class Geometry(TensorOp):
-    """What the three ops of a convolution share: stride, padding ((top, bottom), (left, right)), dilation, groups."""
+class Convolution(TensorOp):
+    """What its three ops share: stride, padding ((top, bottom), (left, right)), dilation, groups."""
 
     needs = "inputs"
 
     def __init__(self, stride=1, padding=0, dilation=1, groups=1):
-        self.geometry = (
-            pair("conv2d", "stride", stride),
-            both_sides("conv2d", padding),
-            pair("conv2d", "dilation", dilation),
-            frozen(groups),
-        )
+        self.geometry = Geometry("conv2d", stride, padding, dilation, groups).of_verb
 
 
-class Conv2d(Geometry):
+class Conv2d(Convolution):
     """y = x * w;  dx = dy spread by w, dw = x correlated with dy"""
 
     def compute(self, x, weight):
@@ -36,7 +31,7 @@ class Conv2d(Geometry):
         return dx, Conv2dWeightGrad(weight.shape, *self.geometry)(x, out_grad) if weight.requires_grad else None
 
 
-class Conv2dInputGrad(Geometry):
+class Conv2dInputGrad(Convolution):
     """z = g spread by w, the transposed convolution;  dg = dz * w, dw = dz correlated with g"""
 
     def __init__(self, shape, *geometry):
@@ -52,7 +47,7 @@ class Conv2dInputGrad(Geometry):
         return dg, Conv2dWeightGrad(weight.shape, *self.geometry)(out_grad, grad) if weight.requires_grad else None
 
 
-class Conv2dWeightGrad(Geometry):
+class Conv2dWeightGrad(Convolution):
     """v = x correlated with g;  dx = g spread by dv, dg = x * dv"""
 
     def __init__(self, shape, *geometry):
@@ -125,7 +120,9 @@ class AvgPool2dGrad(TensorOp):
 
 def _windowing(name, size, stride, padding):
     """Size, stride (the size by default) and padding of a pooling."""
-    return pair(name, "size", size), pair(name, "stride", size if stride is None else stride), both_sides(name, padding)
+    size = pair(name, "size", size)
+    at = Geometry(name, size if stride is None else stride, padding)
+    return size, at.stride, at.padding
 
 
 def _windows(x, size, stride, padding, value):
@@ -185,13 +182,13 @@ def conv_transpose2d(x, weight, bias=None, stride=1, padding=0, output_padding=0
         raise ValueError(
             f"conv_transpose2d: x {x.shape}, weight {weight.shape}: expected (N, H, W, F) and (KH, KW, C, F)"
         )
-    geometry = Geometry(stride, padding, dilation).geometry[:3]
+    at = Geometry("conv_transpose2d", stride, padding, dilation)
     extra = pair("conv_transpose2d", "output_padding", output_padding, 0)
-    if [e for e, s, d in zip(extra, geometry[0], geometry[2], strict=True) if e >= max(s, d)]:
+    if [e for e, s, d in zip(extra, at.stride, at.dilation, strict=True) if e >= max(s, d)]:
         raise ValueError(
             f"conv_transpose2d: output_padding {output_padding} is not below stride {stride} or dilation {dilation}"
         )
-    strides, padded, dilations = geometry
+    strides, padded, dilations = at.stride, at.padding, at.dilation
     # A stride or more at the end: rows that the padding there had cut off, and then zeros.
     whole = [e if e >= s else 0 for e, s in zip(extra, strides, strict=True)]
     sides = tuple([(before, max(after - e, 0)) for (before, after), e in zip(padded, whole, strict=True)])
