@@ -34,7 +34,7 @@ static void needle_normal_cdf_float(const float *x, float *out, ptrdiff_t n)
         needle_store_float(needle_fma_float(t4, pair[1], pair[0]) - z * z, exponents + i);
     }
     for (ptrdiff_t i = 0; i < n; i += lanes) {
-        half = needle_load_float(ts + i) * needle_exp_float(needle_load_float(exponents + i)) * 0.5f;
+        half = needle_load_float(ts + i) * needle_exp_straight_float(needle_load_float(exponents + i)) * 0.5f;
         needle_store_float(needle_where_float(needle_load_float(x + i) < zero, half, 1 - half), out + i);
     }
 }
@@ -58,7 +58,7 @@ NEEDLE_INLINE vec FN(sigmoid_of)(vec x)
 {
     vec zero = {0}, one = zero + 1;
     mask minus = (mask) (-zero);
-    vec e = FN(exp)((vec) ((mask) x | minus));
+    vec e = FN(exp_straight)((vec) ((mask) x | minus));
     return FN(where)(x < zero, e, one) / (one + e);
 }
 
@@ -105,7 +105,7 @@ static void FN(gelu_grad)(const T *grad, const T *x, T *out, ptrdiff_t n)
         FN(normal_cdf)(x, cdf, left < NEEDLE_SPAN ? left : NEEDLE_SPAN);
         for (i = 0; i < NEEDLE_SPAN && i < left; i += LANES) {
             vec v = FN(load)(x + i);
-            vec derivative = FN(load)(cdf + i) + v * (FN(exp)(v * v * (T) -0.5) * (T) 0.39894228040143267794);
+            vec derivative = FN(load)(cdf + i) + v * (FN(exp_straight)(v * v * (T) -0.5) * (T) 0.39894228040143267794);
             FN(store)(FN(load)(grad + i) * derivative, out + i);
         }
     }
