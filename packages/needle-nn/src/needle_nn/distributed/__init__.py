@@ -8,7 +8,8 @@
 #   mpi           the communicator over mpi4py, which uses both
 #   starting      which of them this process has
 #   ops           the verbs as operators with gradients
-#   pipeline      a model cut over ranks
+#   pipeline      a chain of layers cut over ranks
+#   cutting       any recorded graph cut over ranks
 #   launching     starting a program as several ranks; worker is what runs in each
 #   parts         the tree over the parts of a step, and which of them a rank has
 #   flat          arrays of several parameters as one
@@ -17,6 +18,7 @@
 #   sharding      optimizers whose states are shared out
 
 from needle_nn.distributed.communicator import Alone, Communicator, DistributedError
+from needle_nn.distributed.cutting import Cut
 from needle_nn.distributed.ops import all_gather, all_reduce, all_to_all, broadcast, recv, reduce_scatter, send
 from needle_nn.distributed.parallel import replicate, shared, sum_gradients
 from needle_nn.distributed.pipeline import Pipeline
@@ -24,6 +26,6 @@ from needle_nn.distributed.sharding import sharded
 from needle_nn.distributed.starting import current, init
 from needle_nn.distributed.trees import tree_reduce
 
-__all__ = ["Alone", "Communicator", "DistributedError", "Pipeline", "current", "init", "tree_reduce"]
+__all__ = ["Alone", "Communicator", "Cut", "DistributedError", "Pipeline", "current", "init", "tree_reduce"]
 __all__ += ["all_gather", "all_reduce", "all_to_all", "broadcast", "recv", "reduce_scatter", "send"]
 __all__ += ["replicate", "sharded", "shared", "sum_gradients"]
