@@ -5,6 +5,7 @@ results. Gradients are those of the sum of all ranks' losses, which counts that 
 """
 
 import numpy as np
+from distributed_threads import together
 
 import needle as ndl
 import needle.distributed as dist
@@ -166,6 +167,34 @@ def check_cut():
         assert drawn_graph.svg.count("stroke-dasharray") == drawn_graph.dot.count("style=dashed") == crossing
 
 
+def check_batch_norm():
+    """Over batches of several sizes: beside one batch norm of them together, and with ranks as threads, bit for bit."""
+    rng = np.random.default_rng(5)
+    sizes = [3 + r % 2 for r in range(world.size)]
+    batches = [rng.standard_normal((n, 2, 3, 3)) for n in sizes]
+    factors = [rng.standard_normal((n, 2, 3, 3)) for n in sizes]
+
+    def learnt(norm, x, factor):
+        x = ndl.Tensor(x, dtype="float64")
+        y = norm(x)
+        (ndl.tanh(y) * ndl.Tensor(factor, dtype="float64")).sum().backward()
+        grads = [norm.weight.grad, norm.bias.grad]
+        return [y.numpy(), x.grad.numpy()], [g.numpy() for g in grads], [norm.running_mean.numpy(), norm.running_var.numpy()]
+
+    def on(world):
+        norm = dist.synchronised(nn.Sequential(nn.BatchNorm2d(2, dtype="float64")), world).modules[0]
+        return learnt(norm, batches[world.rank], factors[world.rank])
+
+    mine, grads, running = on(world)
+    outer, inner, statistics = learnt(nn.BatchNorm2d(2, dtype="float64"), np.concatenate(batches), np.concatenate(factors))
+    rows = slice(sum(sizes[: world.rank]), sum(sizes[: world.rank + 1]))
+    summed = [world.all_reduce(ndl.Tensor(g, dtype="float64").realize_cached_data()).numpy() for g in grads]
+    for found, wanted in zip([*mine, *summed, *running], [*(a[rows] for a in outer), *inner, *statistics], strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-12)
+    for found, wanted in zip((mine, grads, running), together(world.size, on)[world.rank], strict=True):
+        assert [a.tobytes() for a in found] == [a.tobytes() for a in wanted]
+
+
 def check_once():
     """One rank may look at what was freed, or go backward twice: nothing is communicated again."""
     x = ndl.Tensor([1.0, 2.0])
@@ -189,7 +218,7 @@ def check_capture():
     assert found == [2.0 * world.size * (1 + i) for i in range(5)], found
 
 
-for check in (check_ops, check_ties, check_pipeline, check_stages, check_cut, check_once, check_capture):
+for check in (check_ops, check_ties, check_pipeline, check_stages, check_cut, check_batch_norm, check_once, check_capture):
     check()
 world.barrier()
 print("gradients are right")
