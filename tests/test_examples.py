@@ -25,6 +25,7 @@ def falls(losses, share, last=5):
 #: name: (arguments, what its results show)
 PROGRAMS = {
     "char_gpt": ({"steps": 12, "batch": 4, "context": 24}, lambda losses: falls(losses, 0.9, 3)),
+    "tensor_parallel": ({"steps": 12, "batch": 4}, lambda losses: falls(losses, 0.9, 3)),
     "vae": ({"steps": 40}, lambda losses: falls(losses, 0.75)),
     "gan": ({"steps": 30}, lambda found: np.isfinite(found[0]).all() and found[1].shape == (1000, 2)),
     "reinforce": ({"episodes": 4}, lambda lengths: len(lengths) == 4 and min(lengths) > 5),

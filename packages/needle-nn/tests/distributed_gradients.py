@@ -5,6 +5,7 @@ results. Gradients are those of the sum of all ranks' losses, which counts that 
 """
 
 import numpy as np
+from distributed_threads import together
 
 import needle as ndl
 import needle.distributed as dist
@@ -127,6 +128,73 @@ def check_stages():
     assert sum(world.gather_objects(len(mine))) == len(parameters)
 
 
+def check_cut():
+    """A graph with a residual, a tuple, a tied weight and labels, cut over the ranks in several ways: the bits of one process."""
+    rng = np.random.default_rng(4)
+    drawn = [rng.standard_normal(shape).astype("float32") for shape in ((7, 6), (6, 6), (6, 6), (6, 6))]
+    ids, y = (ndl.Tensor(rng.integers(0, 7, (3, 4, 5)), dtype="int64", requires_grad=False) for _ in range(2))
+
+    def trained(world, places):
+        params = table, *weights = [ndl.Tensor(a) for a in drawn]
+
+        def loss_of(ids, labels):
+            h = ndl.embedding(ids, table)
+            a = ndl.tanh(h @ weights[0])
+            b = ndl.relu(a @ weights[1]) + a
+            c, d = ndl.split(ndl.stack([b, b @ weights[2]], 0), 0).tuple()
+            logits = (c * d + h) @ table.transpose()
+            return nn.SoftmaxLoss()(logits.reshape((20, 7)), labels)
+
+        model = dist.Cut(loss_of, {p: r % world.size for p, r in zip(params, places, strict=True)}, world)
+        optimizer = ndl.optim.Adam(model.params or [ndl.zeros(1)], lr=0.05)  # a rank may have none
+        parts = [(ids[i], y[i].reshape((-1,))) for i in range(3)]
+        losses = []
+        for _ in range(3):
+            losses.append(model.step(parts))
+            optimizer.step()
+        bits = {i: p.numpy().tobytes() for i, p in enumerate(params) if any(p is q for q in model.params)}
+        return losses, bits, model.recorded(*parts[0]).edges, model.draw(parts[0])
+
+    expected, parameters, edges, _ = trained(dist.Alone(), (0, 0, 0, 0))
+    assert edges == [] and len(parameters) == 4
+    for places in ((0, 0, 1, 1), (0, 1, 2, 3), (3, 2, 1, 0), (1, 0, 1, 0)):
+        losses, mine, edges, drawn_graph = trained(world, places)
+        assert losses == expected, (places, losses, expected)
+        assert all(parameters[i] == bits for i, bits in mine.items()), places
+        assert sum(world.gather_objects(len(mine))) == 4
+        crossing = sum(drawn_graph.crosses(a, b) for a, b in drawn_graph.edges)
+        assert crossing >= len(edges) and bool(edges) == (world.size > 1), (crossing, edges)
+        assert drawn_graph.svg.count("stroke-dasharray") == drawn_graph.dot.count("style=dashed") == crossing
+
+
+def check_batch_norm():
+    """Over batches of several sizes: beside one batch norm of them together, and with ranks as threads, bit for bit."""
+    rng = np.random.default_rng(5)
+    sizes = [3 + r % 2 for r in range(world.size)]
+    batches = [rng.standard_normal((n, 2, 3, 3)) for n in sizes]
+    factors = [rng.standard_normal((n, 2, 3, 3)) for n in sizes]
+
+    def learnt(norm, x, factor):
+        x = ndl.Tensor(x, dtype="float64")
+        y = norm(x)
+        (ndl.tanh(y) * ndl.Tensor(factor, dtype="float64")).sum().backward()
+        grads = [norm.weight.grad, norm.bias.grad]
+        return [y.numpy(), x.grad.numpy()], [g.numpy() for g in grads], [norm.running_mean.numpy(), norm.running_var.numpy()]
+
+    def on(world):
+        norm = dist.synchronised(nn.Sequential(nn.BatchNorm2d(2, dtype="float64")), world).modules[0]
+        return learnt(norm, batches[world.rank], factors[world.rank])
+
+    mine, grads, running = on(world)
+    outer, inner, statistics = learnt(nn.BatchNorm2d(2, dtype="float64"), np.concatenate(batches), np.concatenate(factors))
+    rows = slice(sum(sizes[: world.rank]), sum(sizes[: world.rank + 1]))
+    summed = [world.all_reduce(ndl.Tensor(g, dtype="float64").realize_cached_data()).numpy() for g in grads]
+    for found, wanted in zip([*mine, *summed, *running], [*(a[rows] for a in outer), *inner, *statistics], strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-12)
+    for found, wanted in zip((mine, grads, running), together(world.size, on)[world.rank], strict=True):
+        assert [a.tobytes() for a in found] == [a.tobytes() for a in wanted]
+
+
 def check_once():
     """One rank may look at what was freed, or go backward twice: nothing is communicated again."""
     x = ndl.Tensor([1.0, 2.0])
@@ -150,7 +218,7 @@ def check_capture():
     assert found == [2.0 * world.size * (1 + i) for i in range(5)], found
 
 
-for check in (check_ops, check_ties, check_pipeline, check_stages, check_once, check_capture):
+for check in (check_ops, check_ties, check_pipeline, check_stages, check_cut, check_batch_norm, check_once, check_capture):
     check()
 world.barrier()
 print("gradients are right")

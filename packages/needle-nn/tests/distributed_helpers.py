@@ -22,12 +22,15 @@ class Done(NamedTuple):
     err: str
     seconds: float
     left: list[int]  # processes that were still running a moment later
+    found: object = None  # what `meanwhile` gave
+    gone: float = 0.0  # when the last process had ended, on time.monotonic's clock
 
 
-def run(arguments, timeout=60, signals=None, **env):
+def run(arguments, timeout=60, signals=None, meanwhile=None, **env):
     """Run Python with arguments; every process that it starts is found again by a mark in its environment.
 
     signals: (file, number): once the program has made the file, the process gets the signal.
+    meanwhile: called with the mark while the program runs.
     """
     mark = uuid.uuid4().hex
     env = {**os.environ, "NEEDLE_NUM_THREADS": "1", **env, MARK: mark}
@@ -40,6 +43,7 @@ def run(arguments, timeout=60, signals=None, **env):
             time.sleep(0.05)
         process.send_signal(signals[1])
         began = time.monotonic()
+    given = meanwhile(mark) if meanwhile is not None else None
     try:
         out, err = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
@@ -51,9 +55,10 @@ def run(arguments, timeout=60, signals=None, **env):
     deadline = time.monotonic() + 2  # a process that is being ended may take a moment
     while (left := marked(mark)) and time.monotonic() < deadline:
         time.sleep(0.05)
+    gone = time.monotonic()
     for pid in left:
         os.kill(pid, 9)
-    return Done(process.returncode, out, err, seconds, left)
+    return Done(process.returncode, out, err, seconds, left, given, gone)
 
 
 def launch(ranks, *program, options=(), **more):

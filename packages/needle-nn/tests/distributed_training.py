@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import resource
 import signal
 import sys
 from pathlib import Path
@@ -84,6 +85,17 @@ class Killed(Callback):
                 os.kill(os.getpid(), signal.SIGKILL)
 
 
+class FullDisk(Callback):
+    """After a step no file of rank 0 grows any more, as on a disk that is full."""
+
+    def __init__(self, step):
+        self.step = step
+
+    def on_step_end(self, trainer):
+        if trainer.step == self.step:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+
 class Ends(Callback):
     """A callback of a user's, on rank 0 only, that ends the training."""
 
@@ -126,6 +138,7 @@ def main(
     stop=None,
     every=5,
     slices=False,
+    full=None,
 ):
     world = dist.init()
     parallel.GATHERED_WHOLE = (
@@ -145,6 +158,7 @@ def main(
     callbacks += [MetricsFile(f"{folder}/metrics.jsonl", 1)]
     callbacks += [Killed(*kill)] if kill else []
     callbacks += [Ends(stop)] if stop else []
+    callbacks += [FullDisk(full)] if full else []
     checkpoints = Checkpoints(folder, keep=3)
     trainer = Trainer(
         model,

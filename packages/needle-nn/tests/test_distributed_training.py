@@ -17,16 +17,16 @@ COMPARED = ("sha", "step", "logs", "rows", "stopped")
 _alone: dict = {}
 
 
-def train(ranks, folder, threads=1, code=0, **options):
-    """What a run says of itself; None where it was to fail."""
+def train(ranks, folder, threads=1, code=0, environment=None, **options):
+    """What a run says of itself; its error output where it was to fail."""
     folder.mkdir(parents=True, exist_ok=True)
     given = json.dumps({"folder": str(folder), "steps": 12, **options})
-    env = {"NEEDLE_NUM_THREADS": str(threads)}
+    env = {"NEEDLE_NUM_THREADS": str(threads), **(environment or {})}
     done = run([PROGRAM, given], **env) if ranks == 1 else launch(ranks, PROGRAM, given, options=["--no-prefix"], **env)
     assert done.left == []
     if code:
         assert done.code != 0
-        return None
+        return done.err
     assert done.code == 0, done.err
     return json.loads(done.out.splitlines()[-1])
 
@@ -79,6 +79,18 @@ def test_same_bits(tmp_path, tmp_path_factory, kind, ranks, threads, options):
 def test_same_bits_everywhere(tmp_path, tmp_path_factory, kind, ranks, threads, options):
     found = train(ranks, tmp_path, threads, kind=kind, **options)
     check(found, alone(tmp_path_factory, kind=kind, steps=50, every=20))
+
+
+#: Open MPI and MPICH without shared memory.
+TCP_ONLY = {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "tcp,self", "MPIR_CVAR_NOLOCAL": "1"}
+TCP = [("mlp", 4, True), *(pytest.param(*case, marks=pytest.mark.slow) for case in (("cnn", 2, False), ("gpt", 4, True), ("lstm", 2, True)))]
+
+
+@needs_mpi
+@pytest.mark.parametrize(("kind", "ranks", "zero"), TCP)
+def test_same_bits_by_tcp(tmp_path, tmp_path_factory, kind, ranks, zero):
+    found = train(ranks, tmp_path, kind=kind, zero=zero, slices=zero, environment=TCP_ONLY)
+    check(found, alone(tmp_path_factory, kind=kind))
 
 
 @needs_mpi
@@ -138,6 +150,16 @@ def test_a_killed_run_goes_on_with_other_ranks(tmp_path, tmp_path_factory, kind,
 @pytest.mark.parametrize(("kind", "before", "after", "kill"), KILLED_MORE)
 def test_killed_runs_go_on(tmp_path, tmp_path_factory, kind, before, after, kill):
     cut(tmp_path, tmp_path_factory, kind, before, after, kill)
+
+
+@needs_mpi
+def test_a_full_disk_on_one_rank_ends_all_and_the_run_goes_on(tmp_path, tmp_path_factory):
+    """The checkpoint before is whole; with room again, the run ends with the bits of one that was not cut."""
+    told = train(2, tmp_path, kind="mlp", full=8, code=1)
+    assert "File too large" in told and "OSError" in told
+    found = train(3, tmp_path, kind="mlp")
+    wanted = alone(tmp_path_factory, kind="mlp")
+    assert (found["begun"], found["sha"]) == (5, wanted["sha"])
 
 
 @needs_mpi

@@ -17,6 +17,7 @@ from needle.plan_drawing import plan_boxes
 __all__ = ["Graph", "draw_graph"]
 
 CHAR, LINE, PAD, GAP_X, GAP_Y, HEAD, MARGIN = 7.0, 16, 10, 22, 34, 46, 16  # pixels
+PLACES = ("#e6effb", "#fdeede", "#e4f4e6", "#f5e8f6", "#fbf6da", "#e3f4f4", "#fbe7e7", "#ececf5")
 FILL = {"op": "#eef3fb", "parameter": "#dff3e0", "array": "#dff3e0", "constant": "#f1f1ef", "more": "#ffffff"}
 STROKE = {"op": "#5b7fb5", "parameter": "#4a9a55", "array": "#4a9a55", "constant": "#9a9a94", "more": "#999999"}
 #: What the line on top counts: kinds and their plurals.
@@ -31,9 +32,10 @@ class Node(NamedTuple):
     title: str
     detail: str
     hint: str
+    place: int | None = None  # where it is computed, if that was said
 
 
-def draw_graph(outputs, path=None, *, names=None, max_nodes=500):
+def draw_graph(outputs, path=None, *, names=None, max_nodes=500, places=None):
     """The graph that `outputs` were computed by, as a `Graph`: shown by notebooks, or saved as .svg, .html or .dot.
 
     Nothing is computed: values that are lazy say so, and data dropped after backward stays dropped. Of a captured function's plan
@@ -45,6 +47,7 @@ def draw_graph(outputs, path=None, *, names=None, max_nodes=500):
     path : where to save the picture, if at all
     names : {name: tensor}, labels for the leaves (or any other nodes)
     max_nodes : how many nodes to draw, those closest to the outputs; the others are counted in one box
+    places : {tensor: number} of a graph that is computed in several places: each has a colour, and arrows between two are dashed
 
     >>> import needle as ndl
     >>> x, w = ndl.Tensor([[1.0, 2.0]], requires_grad=False), ndl.Tensor([[3.0], [4.0]])
@@ -60,7 +63,8 @@ def draw_graph(outputs, path=None, *, names=None, max_nodes=500):
     order = find_topo_sort([_value(root, "an output") for root in roots])
     kept = order if len(order) <= max_nodes else _closest(roots, max_nodes, order)
     place = {id(value): i for i, value in enumerate(kept)}
-    nodes = [_node(value, labels.get(id(value))) for value in kept]
+    where = {id(_value(value, "a key of places")): int(number) for value, number in dict(places or {}).items()}
+    nodes = [_node(value, labels.get(id(value)), where.get(id(value))) for value in kept]
     rest = len(nodes)
     edges: list[tuple[int, int]] = []
     for i, value in enumerate(kept):
@@ -107,7 +111,7 @@ def _closest(roots: list, count: int, order: list) -> list:
 # ---- What a box says --------------------------------------------------------------------------
 
 
-def _node(value: Value, label: str | None) -> Node:
+def _node(value: Value, label: str | None, place: int | None) -> Node:
     known = _known(value)
     detail = "lazy" if known is None else ", ".join([f"{s} {dtype}" for s, dtype, _ in known[:1]])
     if known is not None and isinstance(value, TensorTuple):
@@ -122,7 +126,8 @@ def _node(value: Value, label: str | None) -> Node:
         kind = "parameter" if value.requires_grad else "constant"
         title = kind if label is None else label
     state = " (dropped after backward)" if known is not None and value.cached_data is None else ""
-    return Node(kind, _cut(title), _cut(detail), f"{title}: {detail}{state}{_settings(value.op)}")
+    detail = detail if place is None else f"{place} | {detail}"
+    return Node(kind, _cut(title), _cut(detail), f"{title}: {detail}{state}{_settings(value.op)}", place)
 
 
 def _known(value: Value) -> list[tuple[str, str, int]] | None:
@@ -182,9 +187,15 @@ class Graph:
         lines = ["digraph needle {", '  node [shape=box, style="filled,rounded", fontname="sans-serif", fontsize=12];']
         for i, node in enumerate(self.nodes):
             label = "\\n".join([_quoted(text) for text in (node.title, node.detail) if text])
-            colours = f'fillcolor="{FILL[node.kind]}", color="{STROKE[node.kind]}"'
+            colours = f'fillcolor="{_fill(node)}", color="{STROKE[node.kind]}"'
             lines.append(f'  n{i} [label="{label}", tooltip="{_quoted(node.hint)}", {colours}];')
-        return "\n".join([*lines, *[f"  n{a} -> n{b};" for a, b in self.edges], "}", ""])
+        arrows = [f"  n{a} -> n{b}{' [style=dashed]' if self.crosses(a, b) else ''};" for a, b in self.edges]
+        return "\n".join([*lines, *arrows, "}", ""])
+
+    def crosses(self, a: int, b: int) -> bool:
+        """Whether an edge goes from one place to another."""
+        places = (self.nodes[a].place, self.nodes[b].place)
+        return None not in places and places[0] != places[1]
 
     @functools.cached_property
     def svg(self) -> str:
@@ -370,10 +381,16 @@ def _svg(graph: Graph) -> str:
         path = f"M{x0:.1f} {y0:.1f} V{ends[rank[u]]:.1f} C{x0:.1f} {middle:.1f} {x1:.1f} {middle:.1f} {x1:.1f} {y1:.1f}"
         path += "" if v < count else f" V{ends[rank[v]]:.1f}"
         arrow = f' marker-end="url(#arrow)" data-edge="{edge[0]}-{edge[1]}"' if edge else ""
-        lines.append(f'<path d="{path}" fill="none" stroke="#8a8f98" stroke-width="1.2"{arrow}/>')
+        crosses = edge is not None and graph.crosses(*edge)
+        line = 'stroke="#c2410c" stroke-width="1.8" stroke-dasharray="5 3"' if crosses else 'stroke="#8a8f98" stroke-width="1.2"'
+        lines.append(f'<path d="{path}" fill="none" {line}{arrow}/>')
     for v, node in enumerate(nodes):
         lines.append(_box(node, x[v], tops[rank[v]], layout.widths[v], heights[v]))
     return "\n".join([*lines, "</svg>", ""])
+
+
+def _fill(node: Node) -> str:
+    return FILL[node.kind] if node.place is None else PLACES[node.place % len(PLACES)]
 
 
 def _box(node: Node, x: float, y: float, width: float, height: float) -> str:
@@ -385,7 +402,7 @@ def _box(node: Node, x: float, y: float, width: float, height: float) -> str:
         )
     return (
         f'<g class="node" text-anchor="middle"><title>{_escaped(node.hint)}</title><rect x="{x - width / 2:.1f}" y="{y:.1f}"'
-        f' width="{width:.1f}" height="{height}" rx="6" fill="{FILL[node.kind]}" stroke="{STROKE[node.kind]}"{dashed}/>{text}</g>'
+        f' width="{width:.1f}" height="{height}" rx="6" fill="{_fill(node)}" stroke="{STROKE[node.kind]}"{dashed}/>{text}</g>'
     )
 
 

@@ -128,6 +128,10 @@ class Communicator:
     def close(self) -> None:
         """Say that this rank leaves, after what it sent has arrived; the end of the process does it too."""
 
+    def direct(self, device: Any) -> bool:
+        """Whether arrays of this device are exchanged as they lie there; others go through the host."""
+        return bool(device.name.startswith("cpu"))
+
     # ---- What a subclass writes --------------------------------------------------------------------------------------------
 
     def _calling(self, verb: str, a: NDArray | None = None, detail: str = "") -> AbstractContextManager:

@@ -94,8 +94,9 @@ class MPI(Communicator):
         if a.nbytes * self.size <= GATHERED_WHOLE:
             return tree_reduce(list(self._all_gather(a)), op)
         n = -(-a.size // self.size)
-        slices = nd.empty((self.size * n,), a.dtype)
-        slices[: a.size] = a.reshape(a.size).to(slices.device)
+        given = self._reached(a)
+        slices = nd.empty((self.size * n,), a.dtype, given.device)
+        slices[: a.size] = given.reshape(a.size)
         slices[a.size :] = 0
         mine = tree_reduce(list(self._all_to_all(slices.reshape(self.size, n))), op)
         return self._all_gather(mine).reshape(self.size * n)[: a.size].compact().reshape(a.shape).to(a.device)
@@ -120,6 +121,10 @@ class MPI(Communicator):
         out = nd.empty(a.shape, a.dtype, given.device)
         self.comm.Alltoall(message(given, self.size), message(out, self.size))
         return out.to(a.device)
+
+    def _reached(self, a: NDArray) -> NDArray:
+        """a where the collectives read it."""
+        return a if self.direct(a.device) else a.to(nd.cpu())
 
     def _barrier(self) -> None:
         self.comm.Barrier()

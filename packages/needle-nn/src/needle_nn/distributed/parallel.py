@@ -154,12 +154,12 @@ class GradientTree:
 
     def _across(self, parts: int, world: Communicator) -> list[NDArray]:
         """The sums over the nodes of all ranks, as views of one array."""
-        flat = Flat(self.params, multiple=world.size)
+        flat = Flat(self.params, world.size, world)
         packed = [flat.pack(node.value) for node in self.nodes]
         layout = [nodes_of(_first(run_of(rank, world.size, self.count), parts)) for rank in range(world.size)]
         most, sums = max(map(len, layout)), []
         for which, length in enumerate(flat.lengths):
-            held = nd.full((most, length), 0, flat.dtypes[which], nd.cpu())
+            held = nd.full((most, length), 0, flat.dtypes[which], flat.device)
             for i, node in enumerate(packed):
                 held[i] = node[which]
             sums.append(_sum_of_nodes(held, layout, world))

@@ -14,6 +14,7 @@ from needle_nn.distributed.trees import tree_reduce
 from needle_nn.nn import Sequential
 
 FLOATS = ("float32", "float64")
+DTYPES = (*FLOATS, "int32", "int64", "uint8", "bool")
 LAYOUT = 10  # numbers that say what activations look like: dtype, axes, sizes
 
 
@@ -69,47 +70,51 @@ class Pipeline:
             if self.first:
                 h = inputs[part]
             else:
-                likes = self._like() if likes is None else likes
+                device = self.params[0].device if self.params else nd.cpu()
+                likes = read_layout(self.world.rank - 1, self.world, device) if likes is None else likes
                 h = recv(likes, self.world.rank - 1, tag=i + 1, world=self.world)
             h = self.stage(h)
             if self.last:
                 ends.append(loss_of(h, targets[part]))
             else:
                 if i == 0:
-                    self._tell(h)
+                    if h.dtype not in FLOATS:
+                        raise TypeError(f"Pipeline: a stage gave {h.dtype}, which has no gradient: cut somewhere else")
+                    tell_layout(h, self.world.rank + 1, self.world)
                 ends.append(send(h, self.world.rank + 1, tag=i + 1, world=self.world))
         losses = [end.numpy().item() for end in ends] if self.last else []
-        self._backward(ends)
+        mean_gradients(self.params, ends)
         return self.world.broadcast_object(sum(losses) / count if self.last else None, self.world.size - 1)
 
-    def _backward(self, ends: list[Tensor]) -> None:
-        """Back through the parts in their order; each `.grad` becomes the mean of what they give."""
-        found: list[list[Any]] = [[] for _ in self.params]
-        for i in range(len(ends)):
-            for p in self.params:
-                p.grad = None
+
+def mean_gradients(params: Sequence[Any], ends: list[Any]) -> None:
+    """Back from the ends of all parts, in their order; each `.grad` becomes the mean of what they give, summed by the tree."""
+    found: list[list[Any]] = [[] for _ in params]
+    for i in range(len(ends)):
+        for p in params:
+            p.grad = None
+        if ends[i] is not None:
             ends[i].backward()
             ends[i] = ends[i].detach()  # and the part's graph goes
-            for kept, p in zip(found, self.params, strict=True):
-                if p.grad is not None:
-                    kept.append(p.grad.realize_cached_data())
-        for kept, p in zip(found, self.params, strict=True):
-            p.grad = Tensor.make_const(tree_reduce(kept) / len(ends)) if kept else None
+        for kept, p in zip(found, params, strict=True):
+            if p.grad is not None:
+                kept.append(p.grad.realize_cached_data())
+    for kept, p in zip(found, params, strict=True):
+        p.grad = Tensor.make_const(tree_reduce(kept) / len(ends)) if kept else None
 
-    def _tell(self, h: Tensor) -> None:
-        """To the next rank: what activations look like."""
-        if h.dtype not in FLOATS:
-            raise TypeError(f"Pipeline: a stage gave {h.dtype}, which has no gradient: cut somewhere else")
-        numbers = [FLOATS.index(str(h.dtype)), h.ndim, *h.shape]
-        if len(numbers) > LAYOUT:
-            raise ValueError(f"Pipeline: a stage gave {h.ndim} axes, expected at most {LAYOUT - 2}")
-        self.world.send(nd.array(numbers + [0] * (LAYOUT - len(numbers)), "int64"), self.world.rank + 1)
 
-    def _like(self) -> Tensor:
-        """From the rank before: a tensor that looks like what its stage gives."""
-        dtype, ndim, *sizes = self.world.recv((LAYOUT,), "int64", self.world.rank - 1).tolist()
-        device = self.params[0].device if self.params else nd.cpu()
-        return Tensor(nd.empty(tuple(sizes[:ndim]), FLOATS[dtype], device), dtype=FLOATS[dtype], device=device)
+def tell_layout(h: Tensor, to: int, world: Communicator) -> None:
+    """To the rank that will receive h: what it looks like."""
+    numbers = [DTYPES.index(str(h.dtype)), h.ndim, *h.shape]
+    if len(numbers) > LAYOUT:
+        raise ValueError(f"a value of {h.ndim} axes goes to another rank, expected at most {LAYOUT - 2}")
+    world.send(nd.array(numbers + [0] * (LAYOUT - len(numbers)), "int64"), to)
+
+
+def read_layout(source: int, world: Communicator, device: Any) -> Tensor:
+    """From the rank that will send: a tensor that looks like what comes."""
+    dtype, ndim, *sizes = world.recv((LAYOUT,), "int64", source).tolist()
+    return Tensor(nd.empty(tuple(sizes[:ndim]), DTYPES[dtype], device), dtype=DTYPES[dtype], device=device)
 
 
 def even_cuts(layers: int, stages: int) -> list[int]:

@@ -60,7 +60,7 @@ class Sharded(Optimizer):
     def __init__(self, optimizer: Optimizer, world: Communicator):
         own = self.__dict__  # assignment is for the numbers of the optimizer
         own["optimizer"], own["world"], own["params"] = optimizer, world, list(optimizer.params)
-        own["flat"] = Flat(self.params, multiple=world.size)
+        own["flat"] = Flat(self.params, world.size, world)
         own["pieces"] = pieces_of(self.flat, world.rank, world.size)
         own["tensors"] = [Tensor.make_const(_elements(self.params[i], a, b)) for i, a, b in self.pieces]
         own["groups"] = [len(group["params"]) for group in optimizer.param_groups]

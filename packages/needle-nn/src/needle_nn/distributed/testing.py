@@ -1,16 +1,19 @@
 """What every communicator must do: the contract, as calls with known answers. Run it as ranks to try one:
 
 needle launch -n 2 -m needle_nn.distributed.testing NAME
+
+or, with arrays of a device, ... testing NAME cuda: each rank brings them on `world.device`, where the communicator has one.
 """
 
 import sys
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
 import needle_ndarray as nd
 from needle_ndarray import NDArray
-from needle_nn.distributed.communicator import MAX_OBJECT, MAX_TAG, Communicator
+from needle_nn.distributed.communicator import MAX_OBJECT, MAX_TAG, Communicator, as_sent
 
 DTYPES = ("float32", "float64", "int32", "int64", "uint8", "bool")
 SHAPES = ((), (1,), (5,), (0,), (3, 0, 2), (4, 3), (2, 1, 3, 2), (70001,))  # the last one is cut in slices
@@ -163,6 +166,42 @@ def check_refusals(world: Communicator) -> None:
     world.barrier()
 
 
+class Moved(Communicator):
+    """Another communicator, to which arrays come on a device, and whose results must be there."""
+
+    def __init__(self, world: Communicator, device: Any):
+        self.inner, self.device, self.rank, self.size = world, device, world.rank, world.size
+
+    def _back(self, y: NDArray) -> NDArray:
+        if y.device != self.device:
+            raise AssertionError(f"a result on {y.device}, expected {self.device}")
+        return y.to(nd.cpu())
+
+    def _all_reduce(self, a, op):
+        return self._back(self.inner.all_reduce(a.to(self.device), op))
+
+    def _broadcast(self, a, root):
+        return self._back(self.inner.broadcast(a.to(self.device), root))
+
+    def _all_gather(self, a):
+        return self._back(self.inner.all_gather(a.to(self.device)))
+
+    def _reduce_scatter(self, a, op):
+        return self._back(self.inner.reduce_scatter(a.to(self.device), op))
+
+    def _all_to_all(self, a):
+        return self._back(self.inner.all_to_all(a.to(self.device)))
+
+    def _send(self, a, axes, to, tag):
+        self.inner.send(as_sent(a.to(self.device), axes), to, tag)
+
+    def _recv(self, wanted, source, tag):
+        return self.inner.recv(wanted.shape, wanted.dtype, source, tag)
+
+    def _barrier(self):
+        self.inner.barrier()
+
+
 CHECKS = (check_values, check_rows, check_messages, check_objects, check_refusals)
 
 
@@ -182,5 +221,7 @@ if __name__ == "__main__":
     from needle_nn.distributed import init
 
     found = init(*sys.argv[1:2])
+    if sys.argv[2:3]:
+        check_communicator(Moved(found, getattr(found, "device", getattr(nd, sys.argv[2])())))
     check_communicator(found)
     print(f"{found}: keeps the contract")

@@ -12,7 +12,9 @@ from needle_nn.checkpoint import random_state, set_random_state
 from needle_nn.checks import described
 from needle_nn.data import DataLoader
 from needle_nn.distributed.communicator import Communicator
+from needle_nn.distributed.norms import SyncBatchNorm
 from needle_nn.distributed.parallel import agree, replicate
+from needle_nn.nn import Module
 from needle_nn.packing import pack
 from needle_nn.training.parts import Figures
 
@@ -20,12 +22,18 @@ from needle_nn.training.parts import Figures
 class Ranks:
     """The ranks of a training: `world` is None where there is one only, and nothing is asked of it then."""
 
-    def __init__(self, world: Communicator | None, parts: int):
+    def __init__(self, world: Communicator | None, parts: int, model: Any = None):
         if world is not None and not isinstance(world, Communicator):
             raise TypeError(f"Trainer: world is {described(world)}, expected what needle.distributed.init() gives")
         if world is not None and parts < world.size:
             raise ValueError(
                 f"Trainer: accumulate={parts}, but there are {world.size} ranks: a step needs a part for each of them"
+            )
+        modules = model.named_modules() if isinstance(model, Module) else ()
+        if parts > 1 and any(isinstance(module, SyncBatchNorm) for _, module in modules):
+            raise ValueError(
+                "Trainer: SyncBatchNorm in a step of several parts: they are computed one after the other, and none can wait for"
+                " the statistics of the next; train by hand, or with batch norm of each part"
             )
         self.world = world if world is not None and world.size > 1 else None
         self.rank = world.rank if world is not None else 0

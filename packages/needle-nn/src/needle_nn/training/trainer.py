@@ -84,7 +84,7 @@ class Trainer:
         self.schedule, self.schedule_every = schedule, schedule_every
         self.accumulate, self.clip_norm = accumulate, clip_norm
         self.keep = dict(keep or {})
-        self.ranks = Ranks(world, accumulate)
+        self.ranks = Ranks(world, accumulate, model)
         if self.ranks.rank:
             self.callbacks = [callback for callback in self.callbacks if callback.on_every_rank]
         self.parts: Parts | None = None  # of the steps of the present call of `fit`, where they have several

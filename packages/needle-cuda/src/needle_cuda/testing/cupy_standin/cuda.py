@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from . import memory, runtime
+from . import memory, nccl, runtime
 from .graphs import Graph
 from .memory import (
     MemoryPointer,
@@ -38,6 +38,7 @@ __all__ = [
     "get_elapsed_time",
     "is_available",
     "memory",
+    "nccl",
     "nvrtc",
     "runtime",
 ]
