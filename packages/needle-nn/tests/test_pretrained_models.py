@@ -249,7 +249,7 @@ def test_settings_of_newer_files(tmp_path, case):
     newer, older = ROTARY[case]
     found = []
     for settings in (newer, older, {"rope_theta": 500.0}):
-        _, x = folder(tmp_path, "Llama/groups", **{"rope_theta": None, **settings})
+        folder(tmp_path, "Llama/groups", **{"rope_theta": None, **settings})
         config = json.loads((tmp_path / "config.json").read_text())
         (tmp_path / "config.json").write_text(json.dumps({k: v for k, v in config.items() if v is not None}))
         model = load_pretrained(tmp_path)

@@ -102,7 +102,7 @@ def _is_number(value: Any) -> bool:
     return (
         isinstance(value, (int, float, np.integer, np.floating))
         and not isinstance(value, bool)
-        and bool(abs(value) <= sys.float_info.max)
+        and bool(-sys.float_info.max <= value <= sys.float_info.max)
     )
 
 
