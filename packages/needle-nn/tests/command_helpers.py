@@ -55,8 +55,19 @@ def data(tmp_path_factory):
         (folder / f"{name}.txt").write_text("\n".join(" ".join(rng.choice(words, 6)) for _ in range(n)) + "\n")
     base = folder / "base"
     base.mkdir()
-    save(base / "model.safetensors", to_torch(GPT2(256, 16, 16, 1, 2)))
-    sizes = {"vocab_size": 256, "n_positions": 16, "n_embd": 16, "n_layer": 1, "n_head": 2}
+    shapes = {name: array.shape for name, array in to_torch(GPT2(256, 16, 16, 1, 2, tied=False)).items()}
+    save(
+        base / "model.safetensors",
+        {name: rng.normal(0, 0.3, shape).astype("float32") for name, shape in shapes.items()},
+    )
+    sizes = {
+        "vocab_size": 256,
+        "n_positions": 16,
+        "n_embd": 16,
+        "n_layer": 1,
+        "n_head": 2,
+        "tie_word_embeddings": False,
+    }
     (base / "config.json").write_text(json.dumps({"model_type": "gpt2", **sizes}))
     return folder
 
