@@ -30,7 +30,7 @@ def test_it_learns_and_keeps_only_what_it_learnt(run, data, capsys):
     assert {name.rpartition(".lora_")[2] for name in state["model"]} == {"A.weight", "B.weight"}
     assert len(state["model"]) == 6
     assert main(["eval", str(run), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["loss"] < read_metrics(run / "metrics.jsonl")[0]["loss"] - 1
+    assert json.loads(capsys.readouterr().out)["loss"] < read_metrics(run / "metrics.jsonl")[0]["loss"] - 0.3
     base, found = load_pretrained(data / "base"), open_run(str(run))
     for name, p in rebuild(found, options(found.settings)).model.named_parameters():
         if ".lora_" not in name:
