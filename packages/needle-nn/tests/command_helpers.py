@@ -1,6 +1,7 @@
 """What the tests of the command have in common: small data for every recipe, short runs."""
 
 import gzip
+import json
 import os
 import struct
 
@@ -9,7 +10,10 @@ import pytest
 
 import needle.random
 from needle_ndarray import get_num_threads, set_num_threads
+from needle_nn.checkpoint import save
 from needle_nn.command.main import main
+from needle_nn.interop import to_torch
+from needle_nn.models import GPT2
 
 SHORT = ["--checkpoint-every", "3", "--log-every", "1", "--quiet"]
 
@@ -49,6 +53,22 @@ def data(tmp_path_factory):
     words = "the cat sat on the mat and the dog ran".split()
     for name, n in (("train", 60), ("test", 30)):
         (folder / f"{name}.txt").write_text("\n".join(" ".join(rng.choice(words, 6)) for _ in range(n)) + "\n")
+    base = folder / "base"
+    base.mkdir()
+    shapes = {name: array.shape for name, array in to_torch(GPT2(256, 16, 16, 1, 2, tied=False)).items()}
+    save(
+        base / "model.safetensors",
+        {name: rng.normal(0, 0.3, shape).astype("float32") for name, shape in shapes.items()},
+    )
+    sizes = {
+        "vocab_size": 256,
+        "n_positions": 16,
+        "n_embd": 16,
+        "n_layer": 1,
+        "n_head": 2,
+        "tie_word_embeddings": False,
+    }
+    (base / "config.json").write_text(json.dumps({"model_type": "gpt2", **sizes}))
     return folder
 
 
@@ -71,6 +91,7 @@ def arguments(recipe, data, out, *more):
             "--context",
             "16",
         ],
+        "lora": ["--data", str(data / "train.txt"), "--base", str(data / "base"), "--context", "16", "--rank", "2"],
     }
     return ["train", recipe, *small[recipe], "--out", str(out), *SHORT, *more]
 

@@ -248,3 +248,63 @@ def test_a_stream_that_is_left_changes_no_modes():
 def test_seeds(model):
     first, again, other = (generate(model, [[1, 2]], 10, seed=seed)[0].tolist() for seed in (5, 5, 6))
     assert first == again != other
+
+
+# ---- Against a reference that sorts ---------------------------------------------------------------------------------
+
+
+def drawn_by_sorting(logits, noise, before, temperature=1.0, top_k=None, top_p=None, repetition_penalty=1.0):
+    """The token that penalty, temperature, k, p and the noise leave, one token after the other in a sorted list."""
+    scores = [float(x) for x in logits]
+    for token in set(map(int, before)):
+        scores[token] = scores[token] / repetition_penalty if scores[token] > 0 else scores[token] * repetition_penalty
+    if temperature == 0:
+        return scores.index(max(scores))
+    scores = [x / temperature for x in scores]
+    kept = sorted(range(len(scores)), key=lambda i: -scores[i])[:top_k]
+    if top_p is not None:
+        weights = [math.exp(scores[i] - scores[kept[0]]) for i in kept]
+        total, nucleus, held = sum(weights), [], 0.0
+        for i, weight in zip(kept, weights, strict=True):
+            if held >= top_p * total:
+                break
+            nucleus.append(i)
+            held += weight
+        kept = nucleus
+    return max(kept, key=lambda i: scores[i] + noise[i])
+
+
+SETTINGS = [
+    {"temperature": t, "top_k": k, "top_p": p, "repetition_penalty": r}
+    for t in (0, 0.3, 1.0, 1.7)
+    for k in (None, 1, 5, 1000)
+    for p in (None, 0.05, 0.5, 0.9, 1.0)
+    for r in (1.0, 1.3, 0.8)
+]
+
+
+def test_draws_are_those_of_a_reference():
+    draws = rng(5)
+    for settings in SETTINGS:
+        logits = draws.normal(size=(4, 300)) * 3
+        before = [draws.integers(0, 300, n) for n in (1, 7, 40, 300)]
+        noise = rng(9).gumbel(size=logits.shape)
+        wanted = [drawn_by_sorting(*row, **settings) for row in zip(logits, noise, before, strict=True)]
+        assert Sampling(**settings).draw(logits, rng(9), before).tolist() == wanted, settings
+
+
+@pytest.mark.parametrize("penalty", [1e-300, 1.0, 1e300])
+@pytest.mark.parametrize("temperature", [5e-324, 1e-300, 1e300])
+def test_extreme_settings_draw_what_they_should(temperature, penalty):
+    """Without warnings: a cold draw is of the likeliest, a hot one of any, and tokens without a chance stay so."""
+    logits = np.array([[1e30, 3.0, -np.inf, -2.0, 0.0]])
+    how = Sampling(temperature=temperature, repetition_penalty=penalty, top_p=0.9 if temperature < 1 else None)
+    drawn = {int(how.draw(logits, rng(i), [[1, 3, 4]])[0]) for i in range(60)}
+    cold = {1 if penalty < 1 else 0}
+    assert drawn == cold if temperature < 1 else 2 not in drawn and (len(drawn) > 1 or penalty != 1)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_logits_to_draw_from_are_numbers(bad):
+    with pytest.raises(ValueError, match=f"the largest logit of a row is {bad}, nothing to draw"):
+        Sampling().draw(np.array([[0.0, 1.0], [bad, 0.0]]), rng(0))

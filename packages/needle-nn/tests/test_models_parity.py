@@ -5,6 +5,7 @@ import pytest
 
 import needle as ndl
 from needle import init, nn
+from needle_nn.generation import Sampling, generate
 from needle_nn.interop import from_torch, pairs, to_torch
 from needle_nn.models import GPT2, Llama, VisionTransformer, resnet18, resnet50, vit_b_16
 
@@ -87,6 +88,59 @@ def test_logits_loss_and_gradients(name):
             grad = pair.tensor.grad.numpy().reshape(pair.tensor.shape[-1:] if pair.flat else pair.tensor.shape)
             grad = grad if pair.axes is None else grad.transpose(np.argsort(pair.axes))
             compare(grad, grads[pair.name].grad, pair.name)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("resnet18", "float64"), pytest.param("vit_b_16", "float32", marks=pytest.mark.slow)]
+)
+def test_gradients_of_real_shapes(name, dtype):
+    """Of relus in float64: among millions of them, the last bit of a float32 lets a few gradients pass or not."""
+    import torch
+
+    row = REAL[name]
+    ours, theirs, x = both((lambda: row[0](dtype=dtype), *row[1:]))
+    theirs.to(getattr(torch, dtype))
+    from_torch(ours, theirs.state_dict())
+    found = nn.SoftmaxLoss()(ours(ndl.Tensor(x, dtype=dtype)), ndl.Tensor([3]))
+    given = torch.tensor(x).to(getattr(torch, dtype))
+    wanted = torch.nn.functional.cross_entropy(theirs(given), torch.tensor([3]))
+    found.backward()
+    wanted.backward()
+    compare(found.item(), wanted)
+    grads = {key: p.grad for key, p in theirs.named_parameters()}
+    of_ours = {pair.name: pair for pair in pairs(ours) if pair.name in grads}
+    assert of_ours.keys() == grads.keys()
+    for key, pair in of_ours.items():
+        grad = pair.tensor.grad.numpy().reshape(pair.tensor.shape[-1:] if pair.flat else pair.tensor.shape)
+        compare(grad if pair.axes is None else grad.transpose(np.argsort(pair.axes)), grads[key], key)
+
+
+#: how tokens are drawn
+DRAWS = {
+    "likeliest": Sampling(temperature=0),
+    "likeliest, penalty": Sampling(temperature=0, repetition_penalty=1.3),
+    "all": Sampling(),
+    "all at once": Sampling(temperature=0.7, top_k=20, top_p=0.8, repetition_penalty=1.2),
+}
+
+
+@pytest.mark.parametrize("how", DRAWS)
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_tokens_with_the_same_draws(name, how):
+    """Those of PyTorch's logits, which are computed anew for every token; two prompts of different lengths."""
+    import torch
+
+    ours, theirs, _ = both(SMALL[name])
+    from_torch(ours, theirs.state_dict())
+    prompts = [[5, 9, 2], [7, 1, 1, 3, 96]]
+    found = generate(ours, prompts, 11, sampling=DRAWS[how], seed=3)
+    rows, rng = [list(prompt) for prompt in prompts], np.random.default_rng(3)
+    for _ in range(11):
+        with torch.no_grad():
+            logits = np.stack([theirs(torch.tensor([row]))[0, -1].numpy() for row in rows])
+        for row, token in zip(rows, DRAWS[how].draw(logits, rng, rows), strict=True):
+            row.append(int(token))
+    assert [row[len(prompt) :] for row, prompt in zip(rows, prompts, strict=True)] == [ids.tolist() for ids in found]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])

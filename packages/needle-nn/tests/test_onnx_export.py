@@ -317,7 +317,7 @@ COMMANDS = {recipe: ([], recipe) for recipe in RECIPES} | {
     "ptb transformer": (["--model", "transformer"], "ptb"),
 }
 SHAPES = {"digits": "pixels (batch, 64)", "mnist": "pixels (batch, 64)", "cifar10": "pixels (batch, 3, 32, 32)"}
-SHAPES |= {"ptb": "ids (10, batch)", "text": "ids (batch, 16)"}
+SHAPES |= {"ptb": "ids (10, batch)", "text": "ids (batch, 16)", "lora": "ids (batch, 16)"}
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -230,6 +230,35 @@ def test_folders(tmp_path, name):
     np.testing.assert_allclose(double(x).numpy(), model(x).numpy(), rtol=1e-4, atol=1e-5)
 
 
+SCALED = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 8}  # fmt: skip
+#: settings as transformers 5 writes them, and as it was before
+ROTARY = {
+    "theta": ({"rope_parameters": {"rope_theta": 70.0, "rope_type": "default"}}, {"rope_theta": 70.0}),
+    "scaling": (
+        {"rope_parameters": {"rope_theta": 70.0, **SCALED}},
+        {"rope_theta": 70.0, "rope_scaling": SCALED},
+    ),
+    "theta outside": ({"rope_parameters": {"rope_type": "default"}, "rope_theta": 70.0}, {"rope_theta": 70.0}),
+    "a window as wide as the context": ({"sliding_window": 12, "rope_theta": 70.0}, {"rope_theta": 70.0}),
+}
+
+
+@pytest.mark.parametrize("case", ROTARY)
+def test_settings_of_newer_files(tmp_path, case):
+    newer, older = ROTARY[case]
+    found = []
+    for settings in (newer, older, {"rope_theta": 500.0}):
+        folder(tmp_path, "Llama/groups", **{"rope_theta": None, **settings})
+        config = json.loads((tmp_path / "config.json").read_text())
+        (tmp_path / "config.json").write_text(json.dumps({k: v for k, v in config.items() if v is not None}))
+        model = load_pretrained(tmp_path)
+        found.append(model.model._rotation.frequencies)
+    np.testing.assert_array_equal(found[0], found[1])
+    assert abs(found[0] - found[2]).max() > 0.01
+    assert load_pretrained(tmp_path, context=4).context == 4
+
+
 WRONG = {
     "no config": ("GPT2", None, "config.json: No such file"),
     "no JSON": ("GPT2", "{", "config.json: expected JSON"),
@@ -240,7 +269,21 @@ WRONG = {
     "a size as text": ("GPT2", {"n_layer": "2"}, "n_layer = '2', expected a positive number"),
     "another size": ("GPT2", {"n_layer": 3}, r"from_torch: GPT2: missing: transformer\.h\.2\.ln_1\.weight"),
     "heads": ("GPT2", {"n_head": 3}, "embedding_size 16 does not make 3 heads"),
-    "window": ("Llama/groups", {"sliding_window": 4}, "sliding_window = 4, expected None"),
+    "window": (
+        "Llama/groups",
+        {"sliding_window": 4},
+        "sliding_window = 4, expected None or a context of at most that, and",
+    ),
+    "a window as text": ("Llama/groups", {"sliding_window": "4"}, "sliding_window = '4', expected a positive number"),
+    "a part rotated": ("Llama/groups", {"partial_rotary_factor": 0.5}, "partial_rotary_factor = 0.5, expected 1"),
+    "newer, a part rotated": (
+        "Llama/groups",
+        {"rope_parameters": {"partial_rotary_factor": 0.5}},
+        "partial_rotary_factor",
+    ),
+    "newer scaling": ("Llama/groups", {"rope_parameters": {"rope_type": "linear"}}, "rope_scaling of type 'linear'"),
+    "newer, a list": ("Llama/groups", {"rope_parameters": []}, r"rope_parameters = \[\], expected an object"),
+    "newer, a word": ("Llama/groups", {"rope_parameters": {"rope_theta": "x"}}, "has rope_theta = 'x', expected"),
     "another scaling": ("Llama/groups", {"rope_scaling": {"type": "yarn", "factor": 2}}, "rope_scaling of type 'yarn'"),
     "scaling without numbers": ("Llama/groups", {"rope_scaling": {"rope_type": "llama3"}}, "has factor = None"),
 }

@@ -22,6 +22,7 @@ from needle_nn.generation import ByteTokenizer, Writer
 from needle_nn.interop import to_torch
 from needle_nn.models import GPT2
 from needle_nn.serving import Limits, Server
+from needle_nn.serving.server import Turns
 
 
 class Counting:
@@ -33,10 +34,14 @@ class Counting:
     def stream(self, prompt, max_new_tokens, stop=(), seed=None, **sampling):
         if prompt == "unknown":
             raise ValueError("'Ж' is not\nin the vocabulary")
+        if prompt == "broken":
+            raise IndexError("no\nsuch row")
         self.running += 1
         self.most = max(self.most, self.running)
         try:
             for i in range(max_new_tokens):
+                if prompt == "ends badly" and i == 2:
+                    raise MemoryError("no room")
                 time.sleep(self.delay)
                 self.written += 1
                 yield f"{i} "
@@ -137,6 +142,16 @@ REFUSED = {
     "a page elsewhere": (None, {"path": "etc/passwd"}, 404, "/etc/passwd: not there"),
     "another name": ({"prompt": "x"}, {"Host": "example.org"}, 403, "does not name this machine"),
     "a page under another name": (None, {"path": "", "Host": "example.org:80"}, 403, "does not name this machine"),
+    "another origin": ({"prompt": "x"}, {"Origin": "http://example.org"}, 403, "the Origin header names another page"),
+    "no origin": ({"prompt": "x"}, {"Origin": "null"}, 403, "the Origin header names another page"),
+    "another port": ({"prompt": "x"}, {"Origin": "http://localhost:1"}, 403, "the Origin header names another page"),
+    "the page's path": ({"prompt": "x"}, {"path": ""}, 405, "/: POST is not for it, expected GET or HEAD"),
+    "text's path": (None, {"path": "generate"}, 405, "/generate: GET is not for it, expected POST"),
+    "a temperature beyond floats": (b'{"prompt": "x", "temperature": 1' + b"0" * 400 + b"}", {}, 400, "expected 0 or more"),
+    "a penalty beyond floats": (b'{"prompt": "x", "repetition_penalty": 1' + b"0" * 400 + b"}", {}, 400, "expected above 0"),
+    "a number too long to read": (b'{"prompt": "x", "seed": 1' + b"0" * 1900 + b"}", {}, 400, "seed 1000"),
+    "a model that fails": ({"prompt": "broken"}, {}, 500, "the model has failed: IndexError: no such row"),
+    "a model that fails later": ({"prompt": "ends badly"}, {}, 500, "the model has failed: MemoryError: no room"),
 }  # fmt: skip
 
 
@@ -161,7 +176,19 @@ RAW = {
         b"POST /generate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{",
         b"HTTP/1.1 408",
     ),
-    "another method": (b"DELETE / HTTP/1.1\r\nHost: localhost\r\n\r\n", b"HTTP/1.1 501"),
+    "another method": (b"DELETE / HTTP/1.1\r\nHost: localhost\r\n\r\n", b"HTTP/1.1 405"),
+    "another method elsewhere": (b"DELETE /x HTTP/1.1\r\nHost: localhost\r\n\r\n", b"HTTP/1.1 404"),
+    "in chunks": (
+        b"POST /generate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 3\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"HTTP/1.1 411",
+    ),
+    "two lengths": (
+        b"POST /generate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 3\r\n"
+        b"Content-Length: 4\r\n\r\nabcd",
+        b"HTTP/1.1 411",
+    ),
+    "a name in capitals": (b"GET / HTTP/1.1\r\nHost: LOCALHOST:80\r\n\r\n", b"HTTP/1.1 200"),
     "no HTTP": (b"hello there you all\r\n\r\n", b'{"error": "Bad request version'),
     "a long line": (b"GET /" + b"x" * 70000 + b" HTTP/1.1\r\n\r\n", b"HTTP/1.1 414"),
     "a thousand headers": (b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 1000 + b"\r\n", b"HTTP/1.1 431"),
@@ -180,6 +207,68 @@ def test_raw_requests(server, case):
                 found += part
     assert found.startswith(expected)
     assert ask(server, {"prompt": "x", "max_new_tokens": 1}) == (200, {"text": "0 "})
+
+
+def test_what_is_allowed(server):
+    for method, path, status, allowed in (
+        ("HEAD", "/", 200, None),
+        ("HEAD", "/generate", 405, "POST"),
+        ("OPTIONS", "/generate", 405, "POST"),
+        ("PUT", "/", 405, "GET, HEAD"),
+    ):
+        client = http.client.HTTPConnection(*server.server_address, timeout=20)
+        client.request(method, path)
+        answer = client.getresponse()
+        assert (answer.status, answer.headers["Allow"]) == (status, allowed)
+        body = answer.read()
+        assert bool(body) == (method != "HEAD") and int(answer.headers["Content-Length"]) > 0
+        client.close()
+
+
+def test_the_page_itself_may_ask(server):
+    port = server.server_address[1]
+    for name in ("127.0.0.1", "localhost"):
+        host = f"{name}:{port}"
+        assert ask(server, {"prompt": "x", "max_new_tokens": 1}, Host=host, Origin=f"http://{host}")[0] == 200
+
+
+def test_a_stream_that_fails(server):
+    _, lines = ask(server, {"prompt": "ends badly", "stream": True})
+    found = [json.loads(line) for line in lines.splitlines()]
+    assert found == [{"text": "0 "}, {"text": "1 "}, {"error": "the model has failed: MemoryError: no room"}]
+
+
+@pytest.mark.parametrize("start", [b"", b"POST /generate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                                        b"Content-Length: 1000\r\n\r\n"], ids=["headers", "body"])  # fmt: skip
+def test_a_client_that_dawdles_is_left(server, start):
+    """A byte now and then keeps no connection: the time is that of the whole request, 0.5 s here."""
+    with socket.create_connection(server.server_address, timeout=10) as client:
+        client.sendall(start)
+        deadline = time.monotonic() + 8
+        with contextlib.suppress(OSError):
+            while time.monotonic() < deadline:
+                client.sendall(b"a")
+                time.sleep(0.1)
+        assert time.monotonic() < deadline
+
+
+def test_turns_are_in_order():
+    turns, order = Turns(), []
+
+    def wait(i):
+        with turns.taken(lambda: None):
+            order.append(i)
+
+    with turns.taken(lambda: None):
+        clients = []
+        for i in range(20):
+            clients.append(threading.Thread(target=wait, args=(i,)))
+            clients[-1].start()
+            while len(turns._line) < i + 2:
+                time.sleep(0.001)
+    for client in clients:
+        client.join(10)
+    assert order == list(range(20))
 
 
 def test_a_hundred_at_once():
@@ -217,11 +306,13 @@ def opened(server, tokens, **more):
     return client
 
 
+@pytest.mark.parametrize("more", [b"", b"what nobody asked for"])
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_client_that_leaves_ends_its_generation(stream):
+def test_a_client_that_leaves_ends_its_generation(stream, more):
     writer = Counting(0.01)
     with serving(writer) as server:
         client = opened(server, 1000, stream=stream)
+        client.sock.sendall(more)
         while writer.written < 3:
             time.sleep(0.005)
         client.close()

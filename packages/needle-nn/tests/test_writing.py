@@ -1,6 +1,7 @@
 """Texts: tokenizers, characters of several tokens, strings that stop, and what needle generate makes of a folder."""
 
 import json
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -89,6 +90,58 @@ def test_bytes_that_make_no_character():
     told = TokenText(ByteTokenizer())
     pieces = [told.add(byte) for byte in b"a\xff\xff\xff\xff\xffb"]
     assert "".join(pieces) + told.end() == "a" + "\ufffd" * 5 + "b"
+
+
+class Cuts:
+    """Tokens are stretches of bytes, wherever they were cut."""
+
+    def __init__(self, parts):
+        self.parts = parts
+
+    def decode(self, ids):
+        return b"".join([self.parts[i] for i in ids]).decode(errors="replace")
+
+
+class RunOfBytes(Cuts):
+    """As sentencepiece reads bytes: each is U+FFFD where not all of those side by side are characters."""
+
+    def decode(self, ids):
+        content = b"".join([self.parts[i] for i in ids])
+        try:
+            return content.decode()
+        except UnicodeDecodeError:
+            return "\ufffd" * len(content)
+
+
+@pytest.mark.parametrize("text", ["日本語" * 9, "a😀😀é👍🏽 ελληνικά日x" * 4, "é" * 30])
+def test_tokens_that_end_within_characters(text):
+    """Every piece is right, comes as soon as it can, and the pieces are the text."""
+    draws, content = np.random.default_rng(0), text.encode()
+    for _ in range(40):
+        places = sorted({0, len(content), *draws.integers(0, len(content), len(content) // 2).tolist()})
+        told = TokenText(Cuts([content[a:b] for a, b in pairwise(places)]))
+        found = ""
+        for i, end in enumerate(places[1:]):
+            found += told.add(i)
+            assert found == content[:end].decode(errors="ignore")
+        assert found + told.end() == text
+
+
+def test_bytes_that_are_read_together():
+    text = "日本語é😀"
+    told = TokenText(RunOfBytes([bytes([b]) for b in text.encode()]))
+    pieces = [told.add(i) for i in range(len(text.encode()))]
+    assert "".join(pieces) + told.end() == text and pieces[2] == "日"
+
+
+def test_bytes_of_no_character_are_told_in_the_end():
+    draws = np.random.default_rng(1)
+    for size in (1, 2, 9, 200):
+        content = draws.integers(128, 256, size).astype(np.uint8).tobytes()
+        told = TokenText(Cuts([bytes([b]) for b in content]))
+        pieces = [told.add(i) for i in range(size)]
+        assert "".join(pieces) + told.end() == content.decode(errors="replace")
+        assert size < 200 or sum(map(len, pieces)) > 100  # not all of it at the end
 
 
 class SpaceBefore:

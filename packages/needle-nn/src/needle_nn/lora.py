@@ -101,8 +101,9 @@ def merge_lora(model: nn.Module) -> nn.Module:
 
 
 def lora_state(model: nn.Module) -> dict[str, Tensor]:
-    """The part of the `state_dict` that was learnt: a small file."""
-    return {name: value for name, value in model.state_dict().items() if ".lora_" in f".{name}"}
+    """The part of the `state_dict` that was learnt: a small file. Nothing else is copied."""
+    learnt = {name: value for name, value in model._state().items() if ".lora_" in f".{name}"}
+    return {name: Tensor.make_const(value.realize_cached_data().copy()) for name, value in learnt.items()}
 
 
 def load_lora_state(model: nn.Module, state: Mapping[str, Any]) -> None:

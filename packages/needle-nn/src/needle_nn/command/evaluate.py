@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     settings = {**found.settings, "data": args.data or found.settings["data"]}
     o, recipe = options(settings, args.device), RECIPES[found.recipe]
     model, data = rebuild(found, o), data_of(recipe, found.recipe, o)
-    for fact in ("image", "classes", "words", "characters"):
+    for fact in ("image", "classes", "words", "characters", "tokens"):
         if data.facts.get(fact) != found.facts.get(fact):
             raise ValueError(f"{settings['data'] or 'the data'}: its {fact} are not those the model was trained with")
     values: dict[str, Any] = {"checkpoint": found.path.name, "step": found.state["trainer"]["step"]}

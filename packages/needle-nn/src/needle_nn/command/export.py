@@ -10,6 +10,7 @@ import numpy as np
 from needle_nn import nn
 from needle_nn.command.arguments import UsageError
 from needle_nn.command.runs import open_run, options, rebuild
+from needle_nn.lora import merge_lora
 
 
 class Form(NamedTuple):
@@ -62,6 +63,9 @@ def form_of(recipe: str, model: Any, facts: Mapping[str, Any], length: int) -> F
         return Form(model, (np.zeros((1, *image), "float32"),), 0, ["pixels"], ["logits"])
     if "characters" in facts:
         return Form(model, (np.zeros((1, min(length, model.context)), "int64"),), 0, ["ids"], ["logits"])
+    if "tokens" in facts:
+        ids = np.zeros((1, min(length, model.model.context)), "int64")
+        return Form(merge_lora(model.model), (ids,), 0, ["ids"], ["logits"])
     words = model.model
     ids = np.zeros((length, 1), "int64")
     _, state = words(ids)

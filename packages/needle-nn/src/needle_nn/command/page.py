@@ -41,7 +41,7 @@ def write_page(path: Path, name: str, settings: Mapping[str, Any], data: Any, tr
         figures = {"validation loss": f"{loss:.4f}", "perplexity": f"{perplexity(loss):.2f}"}
         if "characters" in facts:
             figures["bits per character"] = f"{loss / math.log(2):.3f}"
-        writer, begin = writer_of(model, facts)
+        writer, begin = writer_of(model, facts, settings)
         report.texts = [
             (
                 f"temperature {t}, " + (f"{k} likeliest" if k else "all"),
@@ -50,7 +50,7 @@ def write_page(path: Path, name: str, settings: Mapping[str, Any], data: Any, tr
             )
             for t, k in ((0.7, 40), (1.0, None))
         ]
-        shape = (1, settings["context"]) if "characters" in facts else (settings["context"], 1)
+        shape = (settings["context"], 1) if "words" in facts else (1, settings["context"])
     core = model.model if hasattr(model, "carried") else model
     count = sum(p.size for p in model.parameters())
     figures |= {"parameters": f"{count:,}", "steps": f"{trainer.step:,}", "training time": duration(trainer.seconds)}

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from needle_nn import nn, optim
+from needle_nn.command.adapting import adam_of_trained, adapting_data, adapting_model
 from needle_nn.command.arguments import UsageError
 from needle_nn.command.loaders import Chunks, Stretches, Unrolled, read_text
 from needle_nn.data import (
@@ -227,6 +228,7 @@ def text_model(o: Any, facts: Mapping[str, Any]) -> nn.Module:
 
 _COMMON = {"weight_decay": 0.0, "workers": 0, "accumulate": 1, "steps": None, "patience": None}
 _SIZES = {"context": 64, "width": 128, "layers": 4}
+_LORA = {"base": None, "maps": None, "rank": 8, "alpha": 16.0}
 
 RECIPES = {
     "digits": Recipe(
@@ -278,6 +280,18 @@ RECIPES = {
         {**_COMMON, **_SIZES, "epochs": 8, "batch_size": 32, "lr": 3e-3, "dropout": 0.0, "model": "gpt"},
         data_help="a text file, instead of the docstrings of Python's standard library",
         models=("gpt",),
+        text=True,
+        clip_norm=1.0,
+    ),
+    "lora": Recipe(
+        adapting_data,
+        adapting_model,
+        adam_of_trained,
+        up_and_falling,
+        {**_COMMON, "epochs": 3, "batch_size": 8, "lr": 1e-3, "dropout": 0.0, "model": "lora", "context": 128, **_LORA},
+        data_help="the text file to learn",
+        needs_data=True,
+        models=("lora",),
         text=True,
         clip_norm=1.0,
     ),

@@ -41,9 +41,16 @@ FLAGS: dict[str, tuple[Any, str]] = {
     "width": (int, "numbers that stand for a character or word"),
     "layers": (int, "layers of the model"),
     "dropout": (float, "share of numbers dropped in training"),
+    "base": (str, "the folder of the model that learns: config.json, safetensors files, tokenizer.json"),
+    "maps": (str, "linear maps that learn, by the ends of their names, as c_attn,c_proj (default: those of attention)"),
+    "rank": (int, "rows of the matrices beside each map"),
+    "alpha": (float, "weight of what they add, over the rank"),
 }
-MAY_CHANGE = {"epochs", "steps", "patience", "data", "device", "workers"}  # when a run goes on
-POSITIVE = {"epochs", "steps", "batch_size", "accumulate", "context", "width", "layers", "lr", "patience"}
+MAY_CHANGE = {"epochs", "steps", "patience", "data", "device", "workers", "base"}  # when a run goes on
+POSITIVE = {"epochs", "steps", "batch_size", "accumulate", "context", "width", "layers", "lr", "patience", "rank"}
+
+
+METAVARS = {int: "N", float: "X", str: "TEXT"}
 
 
 def add_to(commands: Any) -> None:
@@ -69,9 +76,7 @@ def _add_recipe(made: argparse.ArgumentParser, name: str, recipe: Recipe) -> Non
         if flag in recipe.defaults:
             default = recipe.defaults[flag]
             shown = "" if default is None else f" (default: {default})"
-            made.add_argument(
-                f"--{flag.replace('_', '-')}", type=kind, metavar="N" if kind is int else "X", help=told + shown
-            )
+            made.add_argument(f"--{flag.replace('_', '-')}", type=kind, metavar=METAVARS[kind], help=told + shown)
     if len(recipe.models) > 1:
         made.add_argument("--model", choices=recipe.models, help=f"which network (default: {recipe.defaults['model']})")
     made.add_argument("--seed", type=int, metavar="N", help="of all random numbers (default: 0)")
@@ -130,8 +135,9 @@ def settings_of(args: argparse.Namespace, earlier: Run | None) -> dict[str, Any]
             raise UsageError(f"--{name.replace('_', '-')} must be above 0, got {value}")
     if not 0 <= chosen["seed"] < 2**32:
         raise UsageError(f"--seed must be from 0 to {2**32 - 1}, got {chosen['seed']}")
-    if chosen["data"]:
-        chosen["data"] = os.path.abspath(chosen["data"])
+    for name in ("data", "base"):
+        if chosen.get(name):
+            chosen[name] = os.path.abspath(chosen[name])
     return chosen
 
 
@@ -260,4 +266,7 @@ def _done(trainer: Trainer, o: argparse.Namespace) -> str:
 
 
 def _size(model: nn.Module) -> str:
-    return f"{sum(p.size for p in model.parameters()):,} parameters"
+    count, trained = (
+        sum(p.size for p in model.parameters() if p.requires_grad or everything) for everything in (True, False)
+    )
+    return f"{count:,} parameters" + (f", {trained:,} of them trained" if trained < count else "")

@@ -8,10 +8,11 @@ import numpy as np
 
 from needle import Tensor, no_grad
 from needle_ndarray import device as find_device
+from needle_nn.command.adapting import tokenizer_of
 from needle_nn.command.arguments import UsageError
 from needle_nn.command.runs import open_run, options, rebuild
 from needle_nn.data import CharCorpus
-from needle_nn.generation import BPETokenizer, ByteTokenizer, Sampling, UpToStop, Writer
+from needle_nn.generation import Sampling, UpToStop, Writer
 from needle_nn.models.pretrained import load_pretrained, read_config
 
 
@@ -60,28 +61,27 @@ def open_writer(place: str, which: str = "latest", device: str | None = None) ->
     found = open_run(place, which)
     if "image" in found.facts:
         raise UsageError(f"{place}: a run of {found.recipe}, which writes nothing; needle eval measures it")
-    return writer_of(rebuild(found, options(found.settings, device)), found.facts)
+    return writer_of(rebuild(found, options(found.settings, device)), found.facts, found.settings)
 
 
-def writer_of(model: Any, facts: Mapping[str, Any]) -> tuple[Any, str]:
-    """The same for a model of a run, and what is known of its data."""
+def writer_of(model: Any, facts: Mapping[str, Any], settings: Mapping[str, Any]) -> tuple[Any, str]:
+    """The same for a model of a run, what is known of its data, and the run's settings."""
     if "words" in facts:
         return WordWriter(model.model, facts["words"]), ""
+    if "tokens" in facts:
+        return _with_tokenizer(model.model, Path(settings["base"])), facts["begin"]
     corpus = CharCorpus(facts["characters"], validation=0)
     begin = corpus.encode("\n") if "\n" in corpus.vocabulary else np.zeros(1, int)
     return Writer(model, corpus, begin.tolist()), facts["begin"]
 
 
 def _pretrained(folder: Path, device: str | None) -> Writer:
-    config = read_config(folder)
-    tokenizer: Any
-    if (folder / "tokenizer.json").exists():
-        tokenizer = BPETokenizer(folder / "tokenizer.json")
-    elif config.get("vocab_size") == ByteTokenizer.vocab_size:
-        tokenizer = ByteTokenizer()
-    else:
-        raise UsageError(f"{folder}: holds no tokenizer.json, and its vocabulary is not that of bytes")
-    model = load_pretrained(folder, None if device is None else find_device(device))
+    tokenizer_of(folder)  # what is wrong with it is told before the weights are read
+    return _with_tokenizer(load_pretrained(folder, None if device is None else find_device(device)), folder)
+
+
+def _with_tokenizer(model: Any, folder: Path) -> Writer:
+    config, tokenizer = read_config(folder), tokenizer_of(folder)
     begins, ends = (_ids(config.get(f"{name}_token_id"), model.vocab_size) for name in ("bos", "eos"))
     return Writer(model, tokenizer, begins[:1], ends)
 

@@ -7,6 +7,7 @@
 [0]
 """
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -49,14 +50,21 @@ class Sampling:
     def draw(self, logits: np.ndarray, rng: np.random.Generator, before: Sequence[Any] | None = None) -> np.ndarray:
         """One token for each row of logits: (B, V) -> (B,); `before` are the tokens that each row has."""
         logits = np.array(logits, np.float64)
+        if not np.isfinite(highest := logits.max(axis=1)).all():
+            raise ValueError(
+                f"Sampling: the largest logit of a row is {highest[~np.isfinite(highest)][0]}, nothing to draw"
+            )
         if self.repetition_penalty != 1 and before is not None:
             for row, seen in zip(logits, before, strict=True):
                 there = np.unique(np.asarray(seen, np.int64))
-                row[there] *= np.where(row[there] > 0, 1 / self.repetition_penalty, self.repetition_penalty)
+                row[there] = _penalised(row[there], self.repetition_penalty)
         if self.temperature == 0:
             return logits.argmax(axis=1)
+        logits -= logits.max(axis=1, keepdims=True)  # so that the likeliest stays finite, however cold it is
+        with np.errstate(over="ignore", under="ignore"):
+            logits /= self.temperature
         noise = rng.gumbel(size=logits.shape)  # the largest of logits + Gumbel noise is a draw from softmax(logits)
-        return (self.allowed(logits / self.temperature) + noise).argmax(axis=1)
+        return (self.allowed(logits) + noise).argmax(axis=1)
 
     def allowed(self, logits: np.ndarray) -> np.ndarray:
         """Logits, -inf where a token is not among the likeliest."""
@@ -67,6 +75,13 @@ class Sampling:
             least = np.array([[_least_of_nucleus(row, self.top_p)] for row in logits])
             logits = np.where(logits < least, -np.inf, logits)
         return logits
+
+
+def _penalised(logits: np.ndarray, penalty: float) -> np.ndarray:
+    """Positive ones divided by the penalty, others multiplied; finite ones stay so."""
+    with np.errstate(over="ignore", under="ignore"):
+        changed = np.where(logits > 0, logits / penalty, logits * penalty)
+    return np.where(np.isfinite(logits), np.clip(changed, -1e300, 1e300), logits)
 
 
 def _least_of_nucleus(row: np.ndarray, p: float) -> float:
@@ -87,7 +102,7 @@ def _is_number(value: Any) -> bool:
     return (
         isinstance(value, (int, float, np.integer, np.floating))
         and not isinstance(value, bool)
-        and bool(value < np.inf)
+        and bool(-sys.float_info.max <= value <= sys.float_info.max)
     )
 
 

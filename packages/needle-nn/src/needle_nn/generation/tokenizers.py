@@ -62,7 +62,8 @@ class BPETokenizer:
 class TokenText:
     """The text of tokens that come one by one: what is certain, as soon as it is.
 
-    A character may be several tokens, and what a token reads as may depend on the one before it.
+    A character may be several tokens, a token the end of one character and the beginning of the next, and what a token reads as may
+    depend on the one before it.
 
     >>> text = TokenText(ByteTokenizer())
     >>> [text.add(token) for token in "aé".encode()]
@@ -72,23 +73,30 @@ class TokenText:
     def __init__(self, tokenizer: Tokenizer):
         self.tokenizer = tokenizer
         self.ids: list[int] = []
-        self.read = self.told = (
-            0  # ids up to `told` have been given out; those from `read` on are decoded with the next
-        )
+        self.read = self.whole = 0  # ids from `read` on are decoded; those up to `whole` end with a whole character
+        self.told = 0  # characters of these that have been given out
 
     def add(self, token: int) -> str:
         self.ids.append(int(token))
-        before = self.tokenizer.decode(self.ids[self.read : self.told])
         text = self.tokenizer.decode(self.ids[self.read :])
-        unfinished = text.endswith("\ufffd") and len(self.ids) - self.told < 4  # characters have four bytes at most
-        if unfinished:
-            return ""
-        self.read, self.told = self.told, len(self.ids)
-        return text[len(before) :]
+        sure = len(text.rstrip("\ufffd"))
+        if len(text) - sure > _UNFINISHED:
+            sure = len(text) - 1
+        piece, self.told = text[self.told : sure], max(self.told, sure)
+        if sure == len(text):
+            after = self.tokenizer.decode(self.ids[self.whole :])
+            if after:  # enough for what comes next to read as after all the rest
+                self.read, self.told = self.whole, len(after)
+            self.whole = len(self.ids)
+        return piece
 
     def end(self) -> str:
         """What was held back."""
-        before = self.tokenizer.decode(self.ids[self.read : self.told])
         text = self.tokenizer.decode(self.ids[self.read :])
-        self.read = self.told = len(self.ids)
-        return text[len(before) :]
+        piece, self.told = text[self.told :], len(text)
+        return piece
+
+
+#: Of so many U+FFFD at the end something may come yet: a character's first three bytes, and the four of the character before it,
+#: which some decoders do not read either until both are whole.
+_UNFINISHED = 7

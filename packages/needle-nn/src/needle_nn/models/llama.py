@@ -195,8 +195,9 @@ class Llama(nn.Module):
     @classmethod
     def from_config(cls, config: Mapping[str, Any], **made: Any) -> "Llama":
         """A model of the sizes in Hugging Face's config.json; `made` are arguments that come before these."""
-        expect_settings("Llama", config, hidden_act=("silu",), sliding_window=(None,), pretraining_tp=(1,))
+        expect_settings("Llama", config, hidden_act=("silu",), pretraining_tp=(1,), partial_rotary_factor=(1, None))
         heads = number("Llama", config, "num_attention_heads", 32)
+        theta, scaling = _rotary(config)
         settings = {
             "vocab_size": number("Llama", config, "vocab_size", 32000),
             "context": number("Llama", config, "max_position_embeddings", 2048),
@@ -208,14 +209,33 @@ class Llama(nn.Module):
             if config.get("num_key_value_heads") is None
             else number("Llama", config, "num_key_value_heads"),
             "dim_head": None if config.get("head_dim") is None else number("Llama", config, "head_dim"),
-            "theta": number("Llama", config, "rope_theta", 10000.0),
-            "scaling": _scaling(config.get("rope_scaling")),
+            "theta": theta,
+            "scaling": scaling,
             "eps": number("Llama", config, "rms_norm_eps", 1e-6),
             "attention_bias": bool(config.get("attention_bias", False)),
             "mlp_bias": bool(config.get("mlp_bias", False)),
             "tied": bool(config.get("tie_word_embeddings", False)),
         }
-        return cls(**{**settings, **made})
+        settings.update(made)
+        window = config.get("sliding_window")
+        if window is not None and number("Llama", config, "sliding_window") < settings["context"]:
+            raise ValueError(
+                f"Llama: config.json has sliding_window = {window}, expected None or a context of at most that,"
+                f" and context is {settings['context']}"
+            )
+        return cls(**settings)
+
+
+def _rotary(config: Mapping[str, Any]) -> tuple[float, Mapping[str, Any] | None]:
+    """theta and scaling: in rope_parameters, as transformers 5 writes them, or in rope_theta and rope_scaling before."""
+    given = config.get("rope_parameters")
+    if given is None:
+        return number("Llama", config, "rope_theta", 10000.0), _scaling(config.get("rope_scaling"))
+    if not isinstance(given, Mapping):
+        raise ValueError(f"Llama: config.json has rope_parameters = {given!r:.40}, expected an object")
+    expect_settings("Llama: rope_parameters", given, partial_rotary_factor=(1, None))
+    theta = number("Llama", config, "rope_theta", 10000.0)
+    return number("Llama: rope_parameters", given, "rope_theta", theta), _scaling(given)
 
 
 def _scaling(given: Any) -> Mapping[str, Any] | None:

@@ -25,13 +25,18 @@ class Refused(ValueError):
 
 @dataclass(frozen=True)
 class Limits:
-    """Of a server: bytes of a request, tokens and seconds of an answer, requests at once, seconds a client may be silent."""
+    """Of a server: bytes of a request, tokens and seconds of an answer, requests at once, seconds a request may take to come."""
 
     size: int = 65536
     tokens: int = 1000
     seconds: float = 120.0
     requests: int = 128
     silence: float = 10.0
+
+    @property
+    def usual(self) -> int:
+        """Tokens of an answer where a client does not say."""
+        return min(200, self.tokens)
 
 
 @dataclass(frozen=True)
@@ -60,7 +65,7 @@ def parse(content: bytes, limits: Limits) -> Request:
         raise Refused(f"the body is a {type(given).__name__}, expected an object with a prompt")
     if unknown := [name for name in given if name not in _KNOWN]:
         raise Refused(f"{unknown[0][:40]}: no such setting; known are {', '.join(_KNOWN)}")
-    prompt, count, seed = given.get("prompt"), given.get("max_new_tokens", min(200, limits.tokens)), given.get("seed")
+    prompt, count, seed = given.get("prompt"), given.get("max_new_tokens", limits.usual), given.get("seed")
     if not isinstance(prompt, str):
         raise Refused("prompt: expected a text")
     if type(count) is not int or not 1 <= count <= limits.tokens:
