@@ -17,7 +17,10 @@ def sister(module: str, distribution: str):
         raise ModuleNotFoundError(message, name=root) from None
 
 
-def share(face: str, *modules: str) -> None:
+def share(face: str, *modules: str, **renamed: str) -> None:
     """Make modules of needle_nn known below a face: `import needle.nn.functional` gives needle_nn.nn.functional itself."""
-    for module in modules:
-        sys.modules[f"needle.{face}.{module}"] = sys.modules[f"needle_nn.{face}.{module}"]
+    for name, module in [*zip(modules, modules, strict=True), *renamed.items()]:
+        found = sys.modules[f"needle_nn.{face}.{module}".removesuffix(".")]
+        sys.modules[f"needle.{face}.{name}"] = found
+        if "." not in name:  # `needle.nn.parameter`, too
+            vars(sys.modules[f"needle.{face}"]).setdefault(name, found)

@@ -142,7 +142,7 @@ def eye(
 
 def _of(name: str, dtype: str) -> Any:
     def make(*data: Any) -> Tensor:
-        if data and all(hasattr(n, "__index__") for n in data):
+        if data and all(isinstance(n, (int, np.integer)) for n in data):
             return _made(nd.empty(data, dtype), False)
         return tensor(*data, dtype=dtype)
 

@@ -148,7 +148,7 @@ class Stack(TensorOp):
         return array_api.stack(args, axis=self.axis)
 
     def gradient(self, out_grad, node):
-        return split(out_grad, self.axis).tuple()
+        return Split(self.axis)(out_grad).tuple()
 
 
 class Split(TensorTupleOp):

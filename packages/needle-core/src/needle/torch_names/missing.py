@@ -30,15 +30,13 @@ METHODS: dict[str, str] = {
 }  # fmt: skip
 
 FUNCTIONS: dict[str, str] = {
-    "compile": "needle.capture(function) records a function and replays it",
     "jit": "needle.capture records a function, needle.onnx writes a model to a file",
     "linalg": _NUMPY,
     "fft": _NUMPY,
     "sparse": _NO_SPARSE,
-    **dict.fromkeys(["float16", "half", "bfloat16", "amp", "autocast"], _NO_HALF),
     **dict.fromkeys(["complex64", "complex128", "cfloat", "view_as_complex", "polar"], _NO_COMPLEX),
     **dict.fromkeys(["int8", "int16", "short", "uint16", "uint32", "uint64"], "uint8, int32 and int64 are the integer dtypes"),
-    "utils": "needle.data has Dataset and DataLoader",
+    "accelerator": "needle.cuda.is_available() says whether there is a GPU",
     "set_default_tensor_type": "needle.set_default_dtype('float64') sets what Python's floats become",
     "set_default_device": "NEEDLE_BACKEND chooses the default device, device= another one",
     "set_printoptions": "np.set_printoptions holds for tensors too",
@@ -51,6 +49,19 @@ FUNCTIONS: dict[str, str] = {
     **dict.fromkeys(["bucketize", "digitize"], "needle.searchsorted(bounds, values) is it, with the arguments the other way round"),
     **{name: hint for name, hint in METHODS.items() if name[-1] != "_"},
 }  # fmt: skip
+
+
+class NoDtype:
+    """In place of a dtype, which programs may name and not use."""
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"needle.{self.name}"
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"there is no dtype {self.name}: {_NO_HALF}")
 
 
 class Missing:

@@ -1,6 +1,6 @@
 """Layers and losses. A layer is its formula, `__init__` and `forward`; see `Module`."""
 
-from needle_nn.nn import functional, init, utils
+from needle_nn.nn import functional, init, parallel, utils
 from needle_nn.nn.activations import (
     CELU,
     ELU,

@@ -3,8 +3,8 @@
 from typing import Any
 
 from needle import init, ops
-from needle.autograd import follows_torch
 from needle_nn.checks import check_flag
+from needle_nn.nn import axes
 from needle_nn.nn.functional import maps
 from needle_nn.nn.module import Module, Parameter, check_sizes, expect
 
@@ -27,7 +27,8 @@ class Linear(Module):
     in_features, out_features : sizes; the weight has shape (in_features, out_features), the bias (1, out_features)
     bias : whether there is one
 
-    Both are drawn from U(-1/sqrt(in_features), 1/sqrt(in_features)) within `needle.compat("torch")`, else by `kaiming_uniform`.
+    Both are drawn by `kaiming_uniform`. Within `needle.compat("torch")` they are PyTorch's: from U(-1/sqrt(in_features),
+    1/sqrt(in_features)), the weight (out_features, in_features), the bias (out_features,).
 
     >>> import needle as ndl
     >>> Linear(3, 2)(ndl.ones(4, 5, 3)).shape
@@ -40,21 +41,25 @@ class Linear(Module):
         check_flag(type(self).__name__, "bias", bias)
         self.in_features, self.out_features = in_features, out_features
         made: dict[str, Any] = {"device": device, "dtype": dtype}
-        if follows_torch():
+        if self.as_torch:
             made |= {"low": -(in_features**-0.5), "high": in_features**-0.5}
             weight, drawn = (init.rand(n, out_features, **made) for n in (in_features, 1))
         else:
             weight = init.kaiming_uniform(in_features, out_features, **made)
             drawn = init.kaiming_uniform(out_features, 1, **made) if bias else None
-        self.weight = Parameter(weight)
-        self.bias = Parameter(drawn.reshape((1, out_features))) if bias else None
+        self.weight = Parameter(axes.kept(self, weight, axes.LINEAR))
+        self.bias = Parameter(drawn.reshape((1, out_features)[self.as_torch :])) if bias else None
+
+    def matrix(self):
+        """The weight as (in_features, out_features)."""
+        return axes.used(self, self.weight, axes.LINEAR)
 
     def forward(self, x):
         shape = x.shape
         if not shape or shape[-1] != self.in_features:
             expect(self, x, ..., self.in_features)
         bias = self.bias if len(shape) > 1 or self.bias is None else self.bias.reshape(-1)
-        return ops.linear(x, self.weight, bias)
+        return ops.linear(x, self.matrix() if self.as_torch else self.weight, bias)
 
 
 class Bilinear(Module):

@@ -88,13 +88,30 @@ class Sequential(Module):
         layers = self.__dict__.get("modules")
         if isinstance(layers, Named) and name in layers.names:
             return layers[layers.names.index(name)]
+        if layers is not None and name.isdigit() and int(name) < len(layers):
+            return layers[int(name)]
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __setattr__(self, name: str, value: Any) -> None:
         layers = self.__dict__.get("modules")
         if isinstance(layers, Named) and name in layers.names:
             name, value = "modules", layers.replaced(name, value)
+        elif layers is not None and name.isdigit() and int(name) < len(layers):
+            self[int(name)] = value
+            return
         super().__setattr__(name, value)
+
+    def add_module(self, name: str, module: Any) -> None:
+        """One more layer at the end, under a name."""
+        layers = self.__dict__["modules"]
+        names = layers.names if isinstance(layers, Named) else [str(i) for i in range(len(layers))]
+        if name in names:
+            setattr(self, name, module)
+            return
+        _checked(type(self).__name__, module, name)
+        self.modules = (*layers, module) if name == str(len(layers)) else Named([*names, name], (*layers, module))
+
+    register_module = add_module
 
     def forward(self, x):
         for module in self.__dict__["modules"]:
@@ -189,6 +206,19 @@ class ModuleDict(Module):
         super().__init__()
         self.entries: dict[str, Any] = {}
         self.update(entries)
+
+    def __getattr__(self, name: str) -> Any:
+        """An entry by its name; asked for where there is no attribute of that name."""
+        entries = self.__dict__.get("entries", ())
+        if name in entries:
+            return entries[name]
+        raise AttributeError(f"{type(self).__name__!r} has no entry {name!r}; there are {', '.join(entries) or 'none'}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self.__dict__.get("entries", ()):
+            self[name] = value
+        else:
+            super().__setattr__(name, value)
 
     def update(self, entries: Any) -> None:
         """Set entries from a dict, or from pairs."""

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 import needle_ndarray as nd
-from needle.autograd import Tensor
+from needle.autograd import Tensor, follows_torch
 from needle_nn.checks import shown
 from needle_nn.moving import cast_tensors, destination, move_tensors
 from needle_nn.nn import buffers
@@ -71,10 +71,15 @@ class Module:
 
     training = True
 
+    #: Whether weights have PyTorch's axes and names: of layers made within `needle.compat("torch")`; see `nn.axes`.
+    as_torch = False
+
     #: An attribute whose entries go by their position alone: "0.weight" instead of "modules.0.weight".
     _inline: ClassVar[str] = ""
 
     def __init__(self, *args: Any, **kwargs: Any):
+        if follows_torch():
+            self.as_torch = True
         if args or kwargs:
             given = ", ".join([*map(shown, args), *[f"{name}={shown(value)}" for name, value in kwargs.items()]])
             raise TypeError(f"{type(self).__name__}: takes no arguments, got {given}")
@@ -216,7 +221,7 @@ class Module:
     def named_children(self) -> Iterator[tuple[str, "Module"]]:
         """(name, Module) directly below this one, each once."""
         seen: set[int] = set()
-        for name, value, _ in self._members():
+        for name, value, _ in list(self._members()):  # a loop over children may replace them
             if isinstance(value, Module) and id(value) not in seen:
                 seen.add(id(value))
                 yield name, value
@@ -358,7 +363,7 @@ class Module:
         return summary(self, *input_shapes)
 
     def _settings(self) -> str:
-        shown = {k: v for k, v in self.__dict__.items() if k != "training" and k[0] != "_" and _is_setting(v)}
+        shown = {k: v for k, v in self.__dict__.items() if k not in ("training", "as_torch") and k[0] != "_" and _is_setting(v)}
         return ", ".join([f"{name}={value!r}" for name, value in shown.items()])
 
     @recursive_repr("...")

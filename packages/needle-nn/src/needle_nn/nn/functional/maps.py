@@ -150,7 +150,7 @@ def batch_norm(
     """y = (x - mean) / sqrt(var + eps) w + b for every channel, (N, C, ...); running_var is biased, as in the layers"""
     weight, bias = (None if p is None else p.astype(input.dtype) for p in (weight, bias))
     statistics = {"running_mean": running_mean, "running_var": running_var}
-    return ops.batch_norm(input, weight, bias, **statistics, training=training, momentum=momentum, eps=eps)
+    return ops.batch_norm(input, weight, bias, **statistics, training=training, momentum=momentum, eps=eps, unbiased=True)
 
 
 def normalize(input, p=2.0, dim=1, eps=1e-12):
@@ -164,7 +164,7 @@ def _norm(x, p, dim):
     if p == 1:
         return ops.abs(x).sum(dim, keepdims=True)
     if p == math.inf:
-        return ops.max(ops.abs(x), dim, keepdims=True)
+        return ops.amax(ops.abs(x), dim, keepdims=True)
     return (ops.abs(x) ** p).sum(dim, keepdims=True) ** (1 / p)
 
 
