@@ -172,6 +172,10 @@ cdef class Tensor(Value):
     def __int__(self):
         return int(self.item())
 
+    def __index__(self):
+        """The value of one integer, for slices and range()."""
+        return handed_out(self).__index__()
+
     def __len__(self):
         if not self.shape:
             raise TypeError("len() of a 0-d tensor")

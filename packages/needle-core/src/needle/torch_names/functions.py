@@ -121,4 +121,6 @@ FUNCTIONS |= {
 ON_REQUEST = {"float": nd.float32, "double": nd.float64, "int": nd.int32, "long": nd.int64, "bool": nd.bool_}
 ON_REQUEST |= {"compile": _compile}
 #: What PyTorch has in `autograd`.
-AUTOGRAD = {"Variable": _variable, "set_detect_anomaly": _set_detect_anomaly, "detect_anomaly": modes.anomaly_mode}
+AUTOGRAD: dict[str, Any] = {name: getattr(modes, name) for name in ("no_grad", "enable_grad", "set_grad_enabled")}
+AUTOGRAD |= {"inference_mode": inference_mode}
+AUTOGRAD |= {"Variable": _variable, "set_detect_anomaly": _set_detect_anomaly, "detect_anomaly": modes.anomaly_mode}

@@ -84,6 +84,7 @@ class Embedding(Module):
     ----------
     num_embeddings, embedding_dim : sizes of the weight
     padding_idx : a row that starts at 0 and gets no gradient
+    sparse : PyTorch's; of no effect, gradients are dense
 
     >>> import needle as ndl
     >>> Embedding(10, 4)(ndl.Tensor([[1.0, 9.0, 1.0]])).shape
@@ -92,8 +93,14 @@ class Embedding(Module):
 
     padding_idx = None
 
-    def __init__(self, num_embeddings, embedding_dim, device=None, dtype="float32", *, padding_idx=None):
+    def __init__(
+        self, num_embeddings, embedding_dim, device=None, dtype="float32", *, padding_idx=None, max_norm=None, sparse=False
+    ):
         super().__init__()
+        if isinstance(device, int):  # PyTorch's third argument
+            device, padding_idx = None, device
+        if max_norm is not None:
+            raise ValueError(f"{type(self).__name__}: max_norm {max_norm}: rows keep their norms here; expected None")
         check_sizes(self, num_embeddings=num_embeddings, embedding_dim=embedding_dim)
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         self.weight = Parameter(init.randn(num_embeddings, embedding_dim, device=device, dtype=dtype))
@@ -116,6 +123,28 @@ class Embedding(Module):
         if self.padding_idx is None:
             return ops.embedding(ids, self.weight)
         return maps.embedding(ids, self.weight, self.padding_idx)
+
+
+class EmbeddingBag(Embedding):
+    """y = mean, or sum, of weight[ids] over each bag of ids: (N, L) -> (N, embedding_dim), or ids one after the other, with offsets.
+
+    >>> import needle as ndl
+    >>> EmbeddingBag(10, 4)(ndl.tensor([1, 2, 4, 5, 4]), ndl.tensor([0, 3])).shape
+    (2, 4)
+    """
+
+    def __init__(
+        self, num_embeddings, embedding_dim, mode="mean", *, padding_idx=None, sparse=False, device=None, dtype="float32"
+    ):
+        super().__init__(num_embeddings, embedding_dim, device, dtype, padding_idx=padding_idx)
+        if mode not in ("mean", "sum"):
+            raise ValueError(f"EmbeddingBag: mode {mode!r}: expected 'mean' or 'sum'")
+        self.mode = mode
+
+    def forward(self, ids, offsets=None, per_sample_weights=None):
+        return maps.embedding_bag(
+            ids, self.weight, offsets, mode=self.mode, per_sample_weights=per_sample_weights, padding_idx=self.padding_idx
+        )
 
 
 class Dropout(Module):

@@ -123,6 +123,19 @@ class Sequential(Module):
         self.modules = (*self.modules, _checked(type(self).__name__, module, len(self)))
         return self
 
+    def extend(self, modules: Iterable[Any]) -> "Sequential":
+        """More layers at the end."""
+        for module in modules:
+            self.append(module)
+        return self
+
+    def insert(self, i: int, module: Any) -> "Sequential":
+        """One more layer, before the i-th."""
+        layers = list(self.__dict__["modules"])
+        layers.insert(i, _checked(type(self).__name__, module, i))
+        self.modules = tuple(layers)
+        return self
+
     def __iter__(self) -> Iterator[Module]:
         return iter(self.modules)
 
@@ -175,6 +188,12 @@ class ModuleList(Module):
 
     def insert(self, i: int, module: Module) -> None:
         self.modules.insert(i, module)
+
+    def pop(self, i: int = -1) -> Module:
+        return self.modules.pop(i)
+
+    def __delitem__(self, i: Any) -> None:
+        del self.modules[i]
 
     def __iter__(self) -> Iterator[Module]:
         return iter(self.modules)
@@ -253,6 +272,9 @@ class ModuleDict(Module):
 
     def pop(self, name: str) -> Any:
         return self.entries.pop(name)
+
+    def clear(self) -> None:
+        self.entries.clear()
 
     def keys(self) -> Any:
         return self.entries.keys()

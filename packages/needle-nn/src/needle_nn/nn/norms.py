@@ -217,15 +217,17 @@ class WeightNorm(Module):
     ----------
     module : the layer; its weight becomes `direction`, and the first output stays what it was
     name : of the weight
-    axis : of the outputs, the last one in Linear and the convolutions
+    axis : of the outputs, by default the last one, as in Linear and the convolutions; the first where the module has PyTorch's axes
 
     >>> from needle import nn
     >>> [(name, p.shape) for name, p in nn.WeightNorm(nn.Linear(3, 2)).named_parameters()]
     [('module.bias', (1, 2)), ('direction', (3, 2)), ('length', (1, 2))]
     """
 
-    def __init__(self, module, name="weight", axis=-1):
+    def __init__(self, module, name="weight", axis=None):
         super().__init__()
+        if axis is None:
+            axis = 0 if module.as_torch else -1
         weight = getattr(module, name)
         delattr(module, name)
         self.module, self.name = module, name
