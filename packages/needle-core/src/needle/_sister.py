@@ -17,7 +17,10 @@ def sister(module: str, distribution: str):
         raise ModuleNotFoundError(message, name=root) from None
 
 
-def share(name: str, *modules: str) -> None:
+def share(part: str, *modules: str, **renamed: str) -> None:
     """Make modules of needle_nn known as those of a re-export: `import needle.nn.functional` gives needle_nn.nn.functional."""
-    for module in modules:
-        sys.modules[f"needle.{name}.{module}"] = sys.modules[f"needle_nn.{name}.{module}"]
+    for name, module in [*zip(modules, modules, strict=True), *renamed.items()]:
+        found = sys.modules[f"needle_nn.{part}.{module}".removesuffix(".")]
+        sys.modules[f"needle.{part}.{name}"] = found
+        if "." not in name:  # `needle.nn.parameter`, too
+            vars(sys.modules[f"needle.{part}"]).setdefault(name, found)

@@ -9,6 +9,7 @@ import numpy as np
 
 import needle_ndarray as nd
 from needle.autograd import Tensor, get_default_dtype
+from needle.init import given_shape
 
 __all__ = """tensor as_tensor from_numpy arange linspace full full_like empty empty_like eye FloatTensor DoubleTensor LongTensor
 IntTensor BoolTensor""".split()
@@ -119,10 +120,12 @@ def full_like(
     return _made(nd.full(x.shape, fill_value, x.dtype if dtype is None else dtype, where), requires_grad)
 
 
-def empty(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def empty(
+    *shape: Any, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
     """Uninitialised."""
-    shape = size[0] if len(size) == 1 else size
-    return _made(nd.empty(_size(shape), dtype or get_default_dtype(), device), requires_grad)
+    shape = given_shape("empty", shape, size)
+    return _made(nd.empty(_size(shape[0] if len(shape) == 1 else shape), dtype or get_default_dtype(), device), requires_grad)
 
 
 def empty_like(x: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
@@ -142,7 +145,7 @@ def eye(
 
 def _of(name: str, dtype: str) -> Any:
     def make(*data: Any) -> Tensor:
-        if data and all(hasattr(n, "__index__") for n in data):
+        if data and all(isinstance(n, (int, np.integer)) for n in data):
             return _made(nd.empty(data, dtype), False)
         return tensor(*data, dtype=dtype)
 

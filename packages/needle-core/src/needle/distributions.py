@@ -4,3 +4,8 @@ from needle._sister import sister
 
 with sister("needle.distributions", "needle-nn"):
     from needle_nn.distributions import *
+
+def __getattr__(name: str):
+    from needle_nn import absent
+
+    return absent.says("needle.distributions", absent.DISTRIBUTIONS)(name)

@@ -11,6 +11,7 @@ import contextvars
 import math
 import operator
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -47,6 +48,15 @@ def _shape(name: str, shape: tuple) -> tuple[int, ...]:
     if any(n < 0 for n in made):
         raise ValueError(f"{name}: shape {made}: sizes are 0 or more")
     return made
+
+
+def given_shape(name: str, shape: tuple, size: Any) -> tuple:
+    """A shape given one by one, as one tuple, or as PyTorch's `size`."""
+    if size is None:
+        return shape
+    if shape:
+        raise TypeError(f"{name}: {shape} and size={size} are two shapes")
+    return (size,)
 
 
 def _drawn(dtype):
@@ -129,14 +139,14 @@ def constant(*shape, c=1.0, device=None, dtype="float32", requires_grad=False):
     return _tensor(nd.full(_shape("constant", shape), c, dtype, device), dtype, requires_grad)
 
 
-def ones(*shape, device=None, dtype="float32", requires_grad=False):
+def ones(*shape, size=None, device=None, dtype="float32", requires_grad=False):
     """1 everywhere."""
-    return _tensor(nd.ones(_shape("ones", shape), dtype, device), dtype, requires_grad)
+    return _tensor(nd.ones(_shape("ones", given_shape("ones", shape, size)), dtype, device), dtype, requires_grad)
 
 
-def zeros(*shape, device=None, dtype="float32", requires_grad=False):
+def zeros(*shape, size=None, device=None, dtype="float32", requires_grad=False):
     """0 everywhere."""
-    return _tensor(nd.zeros(_shape("zeros", shape), dtype, device), dtype, requires_grad)
+    return _tensor(nd.zeros(_shape("zeros", given_shape("zeros", shape, size)), dtype, device), dtype, requires_grad)
 
 
 def _like(array, device, dtype) -> dict:

@@ -6,3 +6,8 @@ with sister("needle.optim", "needle-nn"):
     from needle_nn.optim import *
 
 share("optim", "lr_scheduler")
+
+def __getattr__(name: str):
+    from needle_nn import absent
+
+    return absent.says("needle.optim", absent.OPTIM)(name)

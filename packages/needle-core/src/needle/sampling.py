@@ -11,6 +11,7 @@ import numpy as np
 import needle_ndarray as nd
 from needle import init
 from needle.autograd import Tensor, array_api, data_of, get_default_dtype
+from needle.init import given_shape
 from needle_ndarray.extension import repeat
 
 __all__ = """Generator manual_seed rand randn rand_like randn_like randint randint_like randperm normal bernoulli
@@ -56,17 +57,17 @@ def _settings(dtype: Any, device: Any, requires_grad: bool, generator: Any) -> d
 
 
 def rand(
-    *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, generator: Any = None
+    *shape: Any, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False, generator: Any = None
 ) -> Tensor:
     """U(0, 1): even on [0, 1)."""
-    return init.rand(*size, **_settings(dtype, device, requires_grad, generator))
+    return init.rand(*given_shape("rand", shape, size), **_settings(dtype, device, requires_grad, generator))
 
 
 def randn(
-    *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, generator: Any = None
+    *shape: Any, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False, generator: Any = None
 ) -> Tensor:
     """N(0, 1): normal."""
-    return init.randn(*size, **_settings(dtype, device, requires_grad, generator))
+    return init.randn(*given_shape("randn", shape, size), **_settings(dtype, device, requires_grad, generator))
 
 
 def rand_like(x: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:

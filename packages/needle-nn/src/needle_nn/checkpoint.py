@@ -13,6 +13,7 @@ and renamed; which one is the latest follows from the names alone.
 """
 
 import hashlib
+import io
 import json
 import os
 import re
@@ -68,17 +69,23 @@ def load(path: str | os.PathLike, device: Any = None) -> dict[str, Tensor]:
 # ---- A checkpoint: any nested state ------------------------------------------------------------------------
 
 
-def save_checkpoint(path: str | os.PathLike, state: Any) -> None:
-    """Write a nested state of dicts, lists, numbers, strings, tensors and arrays as one file, whole or not at all."""
+def save_checkpoint(path: Any, state: Any) -> None:
+    """Write a nested state of dicts, lists, numbers, strings, tensors and arrays as one file, whole or not at all.
+
+    `path` may be an open file, too; its owner takes care of what a crash leaves there.
+    """
     arrays, text = pack(state)
     # One entry, so that equal states make equal files: the library writes several in any order.
     header = json.dumps({"format": FORMAT, "sha256": _digest(arrays, text), "state": text}, ensure_ascii=False)
-    _write(Path(path), arrays, {"needle": header})
+    if hasattr(path, "write"):
+        path.write(safetensors.numpy.save(arrays, {"needle": header}))
+    else:
+        _write(Path(path), arrays, {"needle": header})
 
 
-def load_checkpoint(path: str | os.PathLike) -> Any:
-    """The state in a file of `save_checkpoint`; CheckpointError where it is damaged or something else."""
-    path = Path(path)
+def load_checkpoint(path: Any) -> Any:
+    """The state in a file of `save_checkpoint`, by its name or open; CheckpointError where it is damaged or something else."""
+    path = _Opened(path) if hasattr(path, "read") else Path(path)
     tensors, entries = _read(path)
     try:
         header = json.loads(entries["needle"])
@@ -109,7 +116,24 @@ def _digest(arrays: dict[str, np.ndarray], text: str) -> str:
 # ---- Files -------------------------------------------------------------------------------------------------
 
 
-def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+class _Opened:
+    """An open file, in the place of a path."""
+
+    def __init__(self, file: Any):
+        self.file = file
+        named = Path(str(getattr(file, "name", "the file")))
+        self.name, self.stem, self.suffix = named.name, named.stem, named.suffix
+
+    def __str__(self) -> str:
+        return self.name
+
+    def content(self) -> tuple[bytes, dict[str, Any]]:
+        data = io.BytesIO(self.file.read())
+        head, header = read_header(self, data, len(data.getbuffer()))
+        return head + data.read(), header
+
+
+def _read(path: Any) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """{name: array} and the header's own entries. Read at once, for a digest of it all."""
     content, header = _content(path)
     try:
@@ -128,8 +152,10 @@ def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     return tensors, header.get("__metadata__") or {}
 
 
-def _content(path: Path) -> tuple[bytes, dict[str, Any]]:
+def _content(path: Any) -> tuple[bytes, dict[str, Any]]:
     """The bytes of a safetensors file, and its header. The rest is read only if it is as long as the header says."""
+    if isinstance(path, _Opened):
+        return path.content()
     with refusing(path), open_regular(path) as file:
         head, header = read_header(path, file)
         return head + file.read(size_of(file) - len(head)), header

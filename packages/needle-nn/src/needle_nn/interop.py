@@ -71,7 +71,7 @@ def _as_it_is(module: nn.Module) -> Iterator[Pair]:
 
 
 def _weight_and_bias(module: Any, axes: tuple[int, ...]) -> Iterator[Pair]:
-    yield Pair("weight", module.weight, axes)
+    yield Pair("weight", module.weight, None if module.as_torch else axes)
     if module.bias is not None:
         yield Pair("bias", module.bias, flat=True)
 
@@ -94,13 +94,15 @@ def _conv2d(module: Any) -> Iterator[Pair]:
 @register(nn.BatchNorm1d)
 def _batch_norm(module: nn.BatchNorm1d) -> Iterator[Pair]:
     yield from _as_it_is(module)
-    yield Pair("num_batches_tracked", None)
+    if not module.as_torch:
+        yield Pair("num_batches_tracked", None)
 
 
 @register(nn.MultiheadAttention)
 def _attention(module: nn.MultiheadAttention) -> Iterator[Pair]:
     for pair in _as_it_is(module):
-        yield pair._replace(axes=(1, 0)) if pair.name.endswith("weight") else pair
+        turned = pair.name.endswith("weight") and not module.as_torch
+        yield pair._replace(axes=(1, 0)) if turned else pair
 
 
 _RECURRENT = {"W_ih": ("weight_ih", (1, 0)), "W_hh": ("weight_hh", (1, 0)), "bias_ih": ("bias_ih", None)}
@@ -114,6 +116,9 @@ def _cell(cell: Any) -> Iterator[Pair]:
 
 def _gates(cell: Any, end: str) -> Iterator[Pair]:
     """Gates are in one order in both: i, f, g, o of an LSTM and r, z, n of a GRU."""
+    if cell.as_torch:
+        yield from [pair._replace(name=pair.name + end) for pair in _as_it_is(cell)]
+        return
     for ours, (theirs, axes) in _RECURRENT.items():
         if getattr(cell, ours) is not None:
             yield Pair(theirs + end, getattr(cell, ours), axes)

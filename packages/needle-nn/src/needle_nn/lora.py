@@ -53,7 +53,8 @@ class LoRA(nn.Module):
     def merged(self) -> Any:
         """The linear map with A B alpha / rank added to its weight."""
         with no_grad():
-            change = (self.lora_A.weight @ self.lora_B.weight) * self.scale
+            change = (self.lora_A.matrix() @ self.lora_B.matrix()) * self.scale
+            change = change.T if self.linear.as_torch else change
             self.linear.weight.realize_cached_data()[...] = (self.linear.weight + change).realize_cached_data()
         return self.linear
 

@@ -68,9 +68,9 @@ def refusing(path: Path) -> Iterator[None]:
 # ---- Headers -----------------------------------------------------------------------------------------------
 
 
-def read_header(path: Path, file: BinaryIO) -> tuple[bytes, dict[str, Any]]:
+def read_header(path: Any, file: BinaryIO, size: int | None = None) -> tuple[bytes, dict[str, Any]]:
     """The first bytes of a safetensors file, up to its data, and the header in them; data and header must be of one length."""
-    size, start = size_of(file), file.read(4096)
+    size, start = size_of(file) if size is None else size, file.read(4096)
     first, length = start[:8], int.from_bytes(start[:8], "little")
     if len(first) < 8 or length > min(size - 8, _MAX_HEADER):
         reason = f"a header of {length} bytes" if len(first) == 8 else "no header"
@@ -92,7 +92,7 @@ def damaged(path: Path, size: int, reason: str) -> str:
     return f"{path}: truncated, damaged or no safetensors file ({size} bytes): {reason}"
 
 
-def _foreign(path: Path, start: bytes) -> str | None:
+def _foreign(path: Any, start: bytes) -> str | None:
     """What to do with a file that another library has written as a pickle or an archive; None where it is nothing known."""
     zipped = start.startswith(b"PK\3\4")
     pickled = start[:1] == b"\x80" and any(start[2:8])  # else the length of a safetensors header

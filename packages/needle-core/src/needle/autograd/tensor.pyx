@@ -50,6 +50,8 @@ cdef class Tensor(Value):
         (float64 with NEEDLE_BACKEND=np)
     requires_grad : whether `backward` computes its gradient; floats only; within `needle.compat("torch")` only where asked for
 
+    Within `needle.compat("torch")` sizes may be given instead, `Tensor(2, 3)`: PyTorch's uninitialised tensor, here of zeros.
+
     >>> import needle as ndl
     >>> x = ndl.Tensor([[1.0, 2.0], [3.0, 4.0]])
     >>> (x * x).sum().backward()
@@ -61,7 +63,9 @@ cdef class Tensor(Value):
     __array_ufunc__ = None      # NumPy leaves operators with us to us
 
     @cython.embedsignature(False)       # Cython's puts the * in the wrong place
-    def __init__(self, array, device=None, *, dtype=None, requires_grad=None):
+    def __init__(self, array, device=None, *sizes, dtype=None, requires_grad=None):
+        if sizes or type(device) is int or type(array) is int and device is None and dtype is None and requires_grad is None:
+            array, device = as_sizes(array, device, sizes), None
         if isinstance(array, Tensor):
             data = shared = read(<Tensor> array)
             if device is not None:
@@ -167,6 +171,10 @@ cdef class Tensor(Value):
 
     def __int__(self):
         return int(self.item())
+
+    def __index__(self):
+        """The value of one integer, for slices and range()."""
+        return handed_out(self).__index__()
 
     def __len__(self):
         if not self.shape:
@@ -575,6 +583,16 @@ cdef class Tensor(Value):
         return operators().ops.transpose(self)
 
 
+cdef object as_sizes(object array, object device, tuple sizes):
+    """What PyTorch makes of Tensor(2, 3), and of Tensor(3), within compat("torch"): zeros of these sizes; else a single number"""
+    given = (array, *(() if device is None else (device,)), *sizes)
+    if means_torch(modes_here()) and all([type(n) is int for n in given]):
+        return array_api.zeros(given)
+    if len(given) > 1:
+        raise TypeError(f"Tensor{given}: expected one array, and device= and dtype= by name; needle.zeros{given} has these sizes")
+    return array
+
+
 cpdef Py_ssize_t count(Tensor x):
     """The number of elements; what `size` is, as a plain int"""
     cdef Py_ssize_t size = 1
@@ -627,18 +645,46 @@ cdef object write(Tensor self, object function, object other):
     return self
 
 
+cdef list users_within(Tensor self, tuple args):
+    """The nodes that have self among their inputs, if all of them lead to what is written, as x[i] does in x[i] += y; else None"""
+    cdef list users = [], near = [x for x in args if isinstance(x, Value)]
+    cdef Py_ssize_t found = 0
+    for _ in range(3 if self.uses else 0):      # x[i], x[i] * 2 and x[i] * 2 + y, no further
+        for node in near:
+            if any([x is self for x in (<Value> node).inputs]) and not any([node is other for other in users]):
+                users.append(node)
+        near = [x for node in near for x in (<Value> node).inputs]
+    for node in users:
+        found += sum([x is self for x in (<Value> node).inputs])
+    return users if found == self.uses else None
+
+
+cdef int hand_over(list users, Tensor giver, Tensor taker) except -1:
+    """Let nodes have another tensor in the place of one among their inputs"""
+    cdef Py_ssize_t n
+    for user in users:
+        n = sum([x is giver for x in (<Value> user).inputs])
+        (<Value> user).inputs = tuple([taker if x is giver else x for x in (<Value> user).inputs])
+        giver.uses -= n
+        taker.uses += n
+    return 0
+
+
 cpdef int become(Tensor self, object function, tuple args) except -1:
     """Make a tensor the result of function(self, *args), recorded: what it was so far becomes a node before it"""
-    if self.uses:
+    cdef list users = users_within(self, args)
+    if users is None:
         raise RuntimeError("the tensor has been used already: writing to it would change what was computed from it."
                            " ops.setitem(x, key, value) returns a new one")
     cdef Tensor made, old = Tensor.__new__(Tensor)
     old.op, old.inputs, old.array, old.wants_grad = self.op, self.inputs, realize(self), self.wants_grad
     old.stamp, old.origin = self.stamp, self.origin
     self.op, self.inputs, self.array = None, (), old.array
+    hand_over(users, self, old)
     try:
         made = <Tensor?> function(old, *args)
     except BaseException:
+        hand_over(users, old, self)
         self.op, self.inputs, old.inputs = old.op, old.inputs, ()
         raise
     self.op, self.inputs, self.array, self.wants_grad = made.op, made.inputs, (<Value> made).array, True

@@ -150,7 +150,7 @@ def _concatenate(op: Any, singles: tuple, inputs: tuple, batched: tuple, n: int)
 
 
 def _split(op: Any, singles: tuple, inputs: tuple, batched: tuple, n: int) -> Any:
-    return ops.split(inputs[0], op.axis % singles[0].ndim + 1)
+    return ops.Split(op.axis % singles[0].ndim + 1)(inputs[0])
 
 
 def _entry(op: Any, singles: tuple, inputs: tuple, batched: tuple, n: int) -> Any:

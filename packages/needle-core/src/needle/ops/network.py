@@ -192,7 +192,8 @@ def layer_norm(x, weight=None, bias=None, eps=1e-5):
 
 
 def batch_norm(
-    x, weight=None, bias=None, *, running_mean=None, running_var=None, training=True, momentum=0.1, eps=1e-5, axis=1
+    x, weight=None, bias=None, *, running_mean=None, running_var=None, training=True, momentum=0.1, eps=1e-5, axis=1,
+    unbiased=False
 ):
     """Normalise every channel over all other axes: y = (x - mean) / sqrt(var + eps) weight + bias.
 
@@ -201,6 +202,7 @@ def batch_norm(
     running_mean, running_var : tensors of shape (channels,). In training, where given, they become (1 - momentum) old + momentum
         new, in place; otherwise they are used instead of the batch's own mean and (biased) variance.
     axis : of the channels
+    unbiased : whether running_var follows the variance with n - 1 below the line, as PyTorch's does
     """
     shape, ndim = x.shape, x.ndim
     if not -ndim <= axis < ndim:
@@ -219,9 +221,11 @@ def batch_norm(
     y = op(x if order is None else permute(x, order), weight, bias)
     if running_mean is not None or running_var is not None:
         array_of(y)  # in lazy mode too: the statistics are wanted now
-        for running, new in zip((running_mean, running_var), op.statistics, strict=True):
+        count = x.size // n if n else 0
+        shares = momentum, momentum * count / (count - 1) if unbiased and count > 1 else momentum
+        for running, new, share in zip((running_mean, running_var), op.statistics, shares, strict=True):
             if running is not None:
-                follow(running, new, 1 - momentum, momentum)
+                follow(running, new, 1 - momentum, share)
     return y if order is None else permute(y, tuple([order.index(i) for i in range(ndim)]))
 
 

@@ -148,7 +148,7 @@ class Stack(TensorOp):
         return array_api.stack(args, axis=self.axis)
 
     def gradient(self, out_grad, node):
-        return split(out_grad, self.axis).tuple()
+        return Split(self.axis)(out_grad).tuple()
 
 
 class Split(TensorTupleOp):
@@ -225,9 +225,11 @@ def moveaxis(a, source, destination):
 
 
 def squeeze(a, axis=None):
-    """Without axes of size 1: those given, or all of them."""
+    """Without axes of size 1: those given, or all of them. Others that are given stay within `needle.compat("torch")`."""
     axes = normal_axes("squeeze", axis, a.ndim)
-    if axis is not None and [i for i in axes if a.shape[i] != 1]:
+    if follows_torch():
+        axes = [i for i in axes if a.shape[i] == 1]
+    elif axis is not None and [i for i in axes if a.shape[i] != 1]:
         raise ValueError(f"squeeze: axis {axis} of shape {a.shape} is not of size 1")
     return Reshape(tuple([n for i, n in enumerate(a.shape) if n != 1 or i not in axes]))(a)
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 import needle_ndarray as nd
+from needle import amp
 from needle.sampling import manual_seed
 
 
@@ -31,4 +32,5 @@ def empty_cache() -> None:
 
 QUESTIONS: dict[str, Any] = {f.__name__: f for f in (is_available, device_count, synchronize, empty_cache)}
 QUESTIONS |= {"manual_seed": manual_seed, "manual_seed_all": manual_seed}
+QUESTIONS |= {"amp": amp, "current_device": lambda: 0, "is_bf16_supported": lambda *_: False}
 vars(nd.cuda).update(QUESTIONS)

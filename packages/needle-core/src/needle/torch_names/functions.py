@@ -1,5 +1,6 @@
 """Second spellings that are functions of `needle` alone, and PyTorch's questions about devices."""
 
+import warnings
 from typing import Any
 
 import needle_ndarray as nd
@@ -7,6 +8,7 @@ from needle import modes, ops
 from needle._sister import sister
 from needle.autograd import Tensor, get_default_dtype, result_dtype
 from needle.ops.spelling import any_spelling
+from needle.torch_names import missing
 
 # ---- From lists of tensors --------------------------------------------------------------------------------
 
@@ -64,6 +66,31 @@ class inference_mode(modes.set_grad_enabled):
         super().__init__(not mode)
 
 
+class _set_detect_anomaly(modes.anomaly_mode):
+    """`anomaly_mode(mode)`, from now on or for the body of `with`."""
+
+    def __init__(self, mode: bool = True, check_nan: bool = True):
+        super().__init__(mode)
+        self.__enter__()
+
+
+def _compile(model: Any = None, **settings: Any) -> Any:
+    """The function or module as it is, which it says: `needle.capture` is what records and replays."""
+    if model is None:
+        return _compile
+    warnings.warn("compile: nothing is compiled; needle.capture(step) replays a whole step", RuntimeWarning, stacklevel=2)
+    return model
+
+
+def _variable(data: Tensor, requires_grad: bool = False) -> Tensor:
+    """The tensor: PyTorch's Variable, of its first years."""
+    return data.requires_grad_(True) if requires_grad else data
+
+
+def set_float32_matmul_precision(precision: str) -> None:
+    """Nothing: products of float32 are float32's."""
+
+
 # ---- Files ------------------------------------------------------------------------------------------------
 
 
@@ -83,12 +110,17 @@ def load(f: Any, map_location: Any = None, weights_only: bool = True) -> Any:
 
 _OWN = [f for f in list(globals().values()) if getattr(f, "__module__", None) == __name__ and f.__name__[0] != "_"]
 FUNCTIONS: dict[str, Any] = {f.__name__: f if isinstance(f, type) else any_spelling(f) for f in _OWN}
-FUNCTIONS |= {"concat": FUNCTIONS["cat"]}
+FUNCTIONS |= {"concat": FUNCTIONS["cat"], **{name: missing.NoDtype(name) for name in ("float16", "half", "bfloat16")}}
 #: What needle_ndarray has, and PyTorch under the same name: dtypes, devices, rules.
 FUNCTIONS |= {
     name: getattr(nd, name)
     for name in """device dtype finfo iinfo can_cast broadcast_shapes from_dlpack get_num_threads
     set_num_threads pi e inf nan newaxis float32 float64 int32 int64 uint8""".split()
 }
-#: Dtypes under PyTorch's other names. `float`, `int` and `bool` are attributes of `needle`, which `import *` leaves alone.
-DTYPES = {"float": nd.float32, "double": nd.float64, "int": nd.int32, "long": nd.int64, "bool": nd.bool_}
+#: What `import *` leaves alone, as `float`, `int`, `bool` and `compile` are Python's: dtypes under PyTorch's other names, mostly.
+ON_REQUEST = {"float": nd.float32, "double": nd.float64, "int": nd.int32, "long": nd.int64, "bool": nd.bool_}
+ON_REQUEST |= {"compile": _compile}
+#: What PyTorch has in `autograd`.
+AUTOGRAD: dict[str, Any] = {name: getattr(modes, name) for name in ("no_grad", "enable_grad", "set_grad_enabled")}
+AUTOGRAD |= {"inference_mode": inference_mode}
+AUTOGRAD |= {"Variable": _variable, "set_detect_anomaly": _set_detect_anomaly, "detect_anomaly": modes.anomaly_mode}

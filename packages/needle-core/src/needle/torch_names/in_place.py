@@ -6,11 +6,14 @@ A leaf that requires a gradient may be written to within `no_grad()` alone, and 
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from needle import init, ops
 from needle.autograd import Tensor, is_grad_enabled
 from needle.autograd.tensor import become
 from needle.modes import no_grad
-from needle.torch_names import both
+from needle.sampling import randint
+from needle.torch_names import both, composed
 
 
 def _overwrite(x: Tensor, name: str, function: Callable[..., Tensor], *args: Any, **settings: Any) -> Tensor:
@@ -62,6 +65,16 @@ _FUNCTIONS |= {
     name: getattr(ops, name) for name in "abs exp log sqrt sin cos tanh sigmoid relu floor ceil round".split()
 }
 _FUNCTIONS |= {name: getattr(ops, name) for name in "tril triu clip floor_divide remainder".split()}
+_FUNCTIONS |= {
+    name: getattr(ops, name)
+    for name in "acos asin atan sinh cosh tan erf expm1 log1p log2 log10 sign trunc cumsum cumprod".split()
+}
+_FUNCTIONS |= {
+    name: composed.FUNCTIONS[name]
+    for name in "clamp_min clamp_max nan_to_num fmod index_fill index_copy masked_scatter scatter_reduce".split()
+}
+_FUNCTIONS |= {name: both.FUNCTIONS[name] for name in "addmm eq ne lt le gt ge true_divide subtract negative".split()}
+_FUNCTIONS |= {"multiply": both.FUNCTIONS["mul"], "divide": both.FUNCTIONS["div"]}
 
 
 # ---- Numbers ----------------------------------------------------------------------------------------------
@@ -112,5 +125,26 @@ def bernoulli_(self: Tensor, p: float = 0.5, *, generator: Any = None) -> Tensor
     return _put(self, "bernoulli_", init.randb(*self.shape, p=p, device=self.device, generator=generator))
 
 
+def random_(self: Tensor, low: int = 0, high: int | None = None, *, generator: Any = None) -> Tensor:
+    """Whole numbers from low, below high; of one number, from 0 below it; returns the tensor."""
+    if high is None:
+        low, high = 0, low or 2**24
+    return _put(self, "random_", randint(low, high, tuple(self.shape), generator=generator))
+
+
+def exponential_(self: Tensor, lambd: float = 1.0, *, generator: Any = None) -> Tensor:
+    """The exponential distribution of rate lambd: -log(1 - U) / lambd; returns the tensor."""
+    u = init.rand(*self.shape, device=self.device, dtype=self.dtype, generator=generator)
+    return _put(self, "exponential_", ops.log(1 - u) * (-1 / lambd))
+
+
+def fill_diagonal_(self: Tensor, fill_value: float) -> Tensor:
+    """A number on the diagonal of a matrix; returns the tensor."""
+    n = np.arange(min(self.shape))
+    _refuse_leaf(self, "fill_diagonal_")
+    self[n, n] = fill_value
+    return self
+
+
 METHODS: dict[str, Any] = {f"{name}_": _of(function, f"{name}_") for name, function in _FUNCTIONS.items()}
-METHODS |= {f.__name__: f for f in (fill_, zero_, copy_, normal_, uniform_, bernoulli_)}
+METHODS |= {f.__name__: f for f in (fill_, zero_, copy_, normal_, uniform_, bernoulli_, random_, exponential_, fill_diagonal_)}

@@ -4,7 +4,7 @@ import builtins
 from typing import Any
 
 import needle_ndarray as nd
-from needle import ops
+from needle import ops, sampling
 from needle.autograd import Tensor
 from needle.ops.spelling import any_spelling
 
@@ -162,6 +162,11 @@ def new_ones(self: Tensor, *size: Any, dtype: Any = None, device: Any = None, re
     return new_full(self, _sizes(size), 1, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
+def new_empty(self: Tensor, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """As `new_zeros`."""
+    return new_full(self, _sizes(size), 0, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
 def new_full(
     self: Tensor, size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
@@ -194,3 +199,7 @@ _OWN = [f for f in list(globals().values()) if getattr(f, "__module__", None) ==
 METHODS: dict[str, Any] = {f.__name__: any_spelling(f) for f in _OWN}
 METHODS |= {name: _cast_to(name, dtype) for name, dtype in CASTS.items()}
 METHODS |= {"reshape_as": view_as, "is_cuda": property(lambda self: self.device.name.startswith("cuda"))}
+METHODS |= {"is_cpu": property(lambda self: not self.device.name.startswith("cuda"))}
+METHODS |= {name: property(lambda self: False) for name in ("is_sparse", "is_quantized", "is_mps", "is_meta", "is_nested")}
+METHODS |= {"itemsize": property(lambda self: self.dtype.itemsize), "ndimension": dim, "new": METHODS["new_empty"]}
+METHODS |= {"multinomial": sampling.multinomial, "bernoulli": sampling.bernoulli}

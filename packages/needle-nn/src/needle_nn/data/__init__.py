@@ -1,5 +1,6 @@
 """Datasets, transforms, samplers and loaders; users reach them as needle.data."""
 
+from needle_nn import absent
 from needle_nn.data.characters import CharCorpus, stdlib_docstrings
 from needle_nn.data.cifar10 import CIFAR10Dataset
 from needle_nn.data.dataset import (
@@ -19,6 +20,7 @@ from needle_nn.data.mnist import MNISTDataset, parse_mnist
 from needle_nn.data.samplers import (
     BatchSampler,
     RandomSampler,
+    Sampler,
     SequentialSampler,
     SubsetRandomSampler,
     WeightedRandomSampler,
@@ -37,12 +39,16 @@ from needle_nn.data.transforms import (
     Transform,
 )  # fmt: skip
 
+default_collate = collate  # PyTorch's name
+
 __all__ = [
     "Dataset", "NDArrayDataset", "TensorDataset", "IterableDataset", "Subset", "ConcatDataset", "random_split",
     "MNISTDataset", "CIFAR10Dataset", "DigitsDataset", "parse_mnist",
     "ImageFolder", "CSVDataset", "ParquetDataset", "HuggingFaceDataset",
-    "DataLoader", "collate", "SequentialSampler", "RandomSampler", "SubsetRandomSampler", "WeightedSampler",
+    "DataLoader", "collate", "default_collate", "Sampler", "SequentialSampler", "RandomSampler", "SubsetRandomSampler", "WeightedSampler",
     "WeightedRandomSampler", "BatchSampler",
     "Transform", "Compose", "RandomFlipHorizontal", "RandomCrop", "RandomRotation", "RandomScale", "Normalize", "random_source",
     "Dictionary", "Corpus", "batchify", "get_batch", "CharCorpus", "stdlib_docstrings",
 ]  # fmt: skip
+
+__getattr__ = absent.says("needle.data", absent.DATA)

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from needle import randperm
 from needle_nn.data.fetch import takes_arrays
-from needle_nn.data.sources import check_seed, generator
+from needle_nn.data.sources import check_seed
+from needle_nn.data.sources import generator as seeded
 from needle_nn.data.transforms import check_transforms
 
 
@@ -163,14 +165,16 @@ class IterableDataset:
         raise NotImplementedError(f"{type(self).__name__} has no __iter__")
 
 
-def random_split(dataset: Any, lengths: Sequence[float], seed: int | None = None) -> list[Subset]:
+def random_split(
+    dataset: Any, lengths: Sequence[float], generator: Any = None, *, seed: int | None = None
+) -> list[Subset]:
     """Cut a dataset at random into Subsets.
 
     Parameters
     ----------
     dataset : what is cut
     lengths : of the parts, which make up the whole; or shares of it, which make up 1
-    seed : makes the cut a function of it; else `np.random` draws
+    seed, generator : makes the cut a function of it: an int, or a `needle.Generator`; else `np.random` draws
 
     >>> [len(part) for part in random_split(NDArrayDataset(np.arange(10)), [0.75, 0.25], seed=0)]
     [8, 2]
@@ -184,8 +188,13 @@ def random_split(dataset: Any, lengths: Sequence[float], seed: int | None = None
         raise ValueError(
             f"random_split: lengths {list(lengths)} of {n} items: expected parts that make up all, or shares"
         )
+    if isinstance(generator, int):
+        seed, generator = generator, None
     check_seed(seed, "random_split")
-    order = (np.random if seed is None else generator(seed)).permutation(n)
+    if generator is not None:
+        order = randperm(n, generator=generator).numpy()
+    else:
+        order = (np.random if seed is None else seeded(seed)).permutation(n)
     stops = np.cumsum([int(size) for size in sizes])[:-1]
     return [Subset(dataset, part) for part in np.split(order, stops)]
 

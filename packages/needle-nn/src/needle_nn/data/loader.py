@@ -15,7 +15,8 @@ from needle_nn.data.dataset import IterableDataset
 from needle_nn.data.fetch import collate, fetch_items, fetch_whole, takes_arrays, to_tensors
 from needle_nn.data.rows import Rows
 from needle_nn.data.samplers import RandomSampler, SequentialSampler
-from needle_nn.data.sources import check_seed, drawing_from, generator, peek
+from needle_nn.data.sources import check_seed, drawing_from, peek, seed_of
+from needle_nn.data.sources import generator as seeded
 
 _KEYS = ("epoch", "batch", "batches", "base", "order", "sizes")
 
@@ -49,7 +50,8 @@ class DataLoader:
     num_workers : threads that load batches ahead; 0 loads each when it is asked for
     prefetch : batches kept ready by each worker
     seed : makes order and random transforms a function of seed and epoch, for any number of workers
-    pin_memory, persistent_workers : as PyTorch has them; nothing follows from them
+    generator, prefetch_factor : PyTorch's: draws a seed; another name of `prefetch`
+    pin_memory, persistent_workers, worker_init_fn : as PyTorch has them; nothing follows from them
     device, dtype : of the Tensors; dtype concerns floats only. With workers, a batch for a GPU is on its way there, from pinned
         memory and on a stream of its own, while the one before it is computed with
 
@@ -82,7 +84,11 @@ class DataLoader:
         dtype: Any = None,
         pin_memory: bool = False,
         persistent_workers: bool = False,
+        generator: Any = None,
+        prefetch_factor: int | None = None,
+        worker_init_fn: Any = None,
     ):
+        seed, prefetch = seed_of(generator) if seed is None else seed, prefetch_factor or prefetch
         streams = isinstance(dataset, IterableDataset)
         if streams and (shuffle or sampler is not None or batch_sampler is not None):
             raise ValueError(
@@ -260,7 +266,7 @@ class DataLoader:
         if at.read is not None:
             return at.read(number)
         indices = at.ordering[number]  # type: ignore[index]
-        source = np.random if at.base is None else generator(at.base, at.epoch, number + 1)
+        source = np.random if at.base is None else seeded(at.base, at.epoch, number + 1)
         try:
             with drawing_from(source):
                 if self.collate_fn is None and takes_arrays(self.dataset):

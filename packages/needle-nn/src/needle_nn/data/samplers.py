@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from needle_nn.checks import check_count, described
-from needle_nn.data.sources import check_seed, generator
+from needle_nn.data.sources import check_seed, generator, seed_of
 
 
 class SequentialSampler:
@@ -36,7 +36,20 @@ class SequentialSampler:
         return length(self.dataset)
 
 
-class _Drawn:
+class Sampler:
+    """The base of samplers: subclasses write `__iter__`, which gives indices, and `__len__`."""
+
+    def __init__(self, data_source: Any = None):
+        pass
+
+    def __class_getitem__(cls, kind: Any) -> type:
+        return cls
+
+    def __iter__(self) -> Iterator[Any]:
+        raise NotImplementedError(f"{type(self).__name__}.__iter__")
+
+
+class _Drawn(Sampler):
     """A sampler that draws: from NumPy's global generator, or from one made of seed and epoch."""
 
     seed: int | None
@@ -65,7 +78,7 @@ class RandomSampler(_Drawn):
     Parameters
     ----------
     dataset : what has a length, or the length
-    seed : makes the order a function of it and of the epoch
+    seed, generator : makes the order a function of it and of the epoch
     replacement : draw every index anew, so that some come twice
     num_samples : how many indices; all, unless given
 
@@ -82,7 +95,11 @@ class RandomSampler(_Drawn):
         *,
         replacement: bool = False,
         num_samples: int | None = None,
+        generator: Any = None,
     ):
+        if type(seed) is bool:  # PyTorch's second argument
+            seed, replacement = None, seed
+        seed = seed_of(generator) if seed is None else seed
         self.dataset, self.replacement = dataset, bool(replacement)
         n = length(dataset)
         if num_samples is not None:

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from needle import randint
+
 _local = threading.local()
 
 
@@ -50,6 +52,11 @@ def peek() -> int:
     copy = np.random.RandomState()
     copy.set_state(np.random.get_state())  # noqa: NPY002  the course's generator
     return int(copy.randint(2**31))
+
+
+def seed_of(generator: Any) -> int | None:
+    """A seed that a `needle.Generator` draws; None of None."""
+    return None if generator is None else int(randint(0, 2**31, (1,), generator=generator).item())
 
 
 def check_seed(seed: int | None, what: str) -> int | None:

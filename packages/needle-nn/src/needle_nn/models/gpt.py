@@ -34,7 +34,7 @@ class Block(nn.Module):
     def forward(self, x, cache=None, layer=0):
         b, t, c = x.shape
         heads = self.qkv(self.norm(x)).reshape((b, t, 3, self.num_head, c // self.num_head))
-        q, k, v = ops.split(heads.permute((2, 0, 3, 1, 4)), 0).tuple()  # (3, B, H, T, D) -> 3 (B, H, T, D)
+        q, k, v = ops.Split(0)(heads.permute((2, 0, 3, 1, 4))).tuple()  # (3, B, H, T, D) -> 3 (B, H, T, D)
         if cache is None:
             y, _ = self.attention(q, k, v, need_probabilities=False)
         else:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from needle import init, ops
+from needle import compat, init, ops
 from needle_nn import nn
 from needle_nn.interop import Pair, register
 from needle_nn.models.configuration import expect_settings, number
@@ -22,6 +22,10 @@ ACTIVATIONS = {"gelu_new": gelu_tanh, "gelu_pytorch_tanh": gelu_tanh, "gelu": op
 
 class Conv1D(nn.Linear):
     """y = x W + b, W of shape (in_features, out_features) in files, too, as the first GPT-2 had it"""
+
+    def __init__(self, *args, **made):
+        with compat("needle"):  # these axes within compat("torch"), too
+            super().__init__(*args, **made)
 
 
 @register(Conv1D)
@@ -45,7 +49,7 @@ class Attention(nn.Module):
     def forward(self, x, cache=None, layer=0):
         b, t, c = x.shape
         heads = self.c_attn(x).reshape((b, t, 3, self.num_head, c // self.num_head)).permute((2, 0, 3, 1, 4))
-        q, k, v = ops.split(heads, 0).tuple()  # (3, B, H, T, D) -> 3 (B, H, T, D)
+        q, k, v = ops.Split(0)(heads).tuple()  # (3, B, H, T, D) -> 3 (B, H, T, D)
         return self.resid_dropout(self.c_proj(merge_heads(attend(q, k, v, cache, layer, self.attn_dropout))))
 
 

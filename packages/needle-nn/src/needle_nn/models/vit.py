@@ -34,7 +34,7 @@ class SelfAttention(nn.Module):
 
 @register(SelfAttention)
 def _self_attention(module: SelfAttention) -> Iterator[Pair]:
-    yield Pair("in_proj_weight", module.in_proj.weight, (1, 0))
+    yield Pair("in_proj_weight", module.in_proj.weight, None if module.as_torch else (1, 0))
     yield Pair("in_proj_bias", module.in_proj.bias, flat=True)
 
 

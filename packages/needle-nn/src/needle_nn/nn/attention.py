@@ -10,10 +10,12 @@
 """
 
 from needle import init, ops
+from needle.autograd import follows_torch
 from needle_nn.nn.activations import ReLU
 from needle_nn.nn.basic import Dropout, Embedding, Linear
 from needle_nn.nn.containers import Sequential
 from needle_nn.nn.module import Module, expect
+from needle_nn.nn.multihead import causal_mask, encode_and_decode, make_encoder_decoder
 from needle_nn.nn.norms import LayerNorm1d
 
 
@@ -122,9 +124,20 @@ class Transformer(Module):
     hidden_size : width inside the layers' perceptrons
     batch_first : (B, T, embedding_size) instead
     sequence_len : the longest T
+
+    Within `needle.compat("torch")`, and where `d_model` or `nhead` is given, it is PyTorch's; see `make_encoder_decoder` in `multihead`.
     """
 
-    def __init__(
+    def __init__(self, *args, **settings):
+        super().__init__()
+        if follows_torch() or "d_model" in settings or "nhead" in settings:
+            make_encoder_decoder(self, *args, **settings)
+        else:
+            self._make(*args, **settings)
+
+    generate_square_subsequent_mask = staticmethod(causal_mask)
+
+    def _make(
         self,
         embedding_size,
         hidden_size,
@@ -139,7 +152,6 @@ class Transformer(Module):
         batch_first=False,
         sequence_len=2048,
     ):
-        super().__init__()
         made = {"device": device, "dtype": dtype}
         self.batch_first, self.sequence_len = batch_first, sequence_len
         self.embedding = Embedding(sequence_len, embedding_size, **made)
@@ -148,7 +160,9 @@ class Transformer(Module):
             for _ in range(num_layers)
         ]
 
-    def forward(self, x, h=None):
+    def forward(self, x, h=None, *masks, **named):
+        if hasattr(self, "decoder"):
+            return encode_and_decode(self, x, named.pop("tgt") if h is None else h, *masks, **named)
         expect(self, x, *("BT" if self.batch_first else "TB"), self.embedding.embedding_dim)
         x = x if self.batch_first else x.swapaxes(0, 1)
         if x.shape[1] > self.sequence_len:

@@ -3,8 +3,8 @@
 from typing import Any
 
 from needle import init, ops
-from needle.autograd import follows_torch
 from needle_nn.checks import check_flag
+from needle_nn.nn import axes
 from needle_nn.nn.functional import maps
 from needle_nn.nn.module import Module, Parameter, check_sizes, expect
 
@@ -27,7 +27,8 @@ class Linear(Module):
     in_features, out_features : sizes; the weight has shape (in_features, out_features), the bias (1, out_features)
     bias : whether there is one
 
-    Both are drawn from U(-1/sqrt(in_features), 1/sqrt(in_features)) within `needle.compat("torch")`, else by `kaiming_uniform`.
+    Both are drawn by `kaiming_uniform`. Within `needle.compat("torch")` they are PyTorch's: from U(-1/sqrt(in_features),
+    1/sqrt(in_features)), the weight (out_features, in_features), the bias (out_features,).
 
     >>> import needle as ndl
     >>> Linear(3, 2)(ndl.ones(4, 5, 3)).shape
@@ -40,21 +41,25 @@ class Linear(Module):
         check_flag(type(self).__name__, "bias", bias)
         self.in_features, self.out_features = in_features, out_features
         made: dict[str, Any] = {"device": device, "dtype": dtype}
-        if follows_torch():
+        if self.as_torch:
             made |= {"low": -(in_features**-0.5), "high": in_features**-0.5}
             weight, drawn = (init.rand(n, out_features, **made) for n in (in_features, 1))
         else:
             weight = init.kaiming_uniform(in_features, out_features, **made)
             drawn = init.kaiming_uniform(out_features, 1, **made) if bias else None
-        self.weight = Parameter(weight)
-        self.bias = Parameter(drawn.reshape((1, out_features))) if bias else None
+        self.weight = Parameter(axes.kept(self, weight, axes.LINEAR))
+        self.bias = Parameter(drawn.reshape((1, out_features)[self.as_torch :])) if bias else None
+
+    def matrix(self):
+        """The weight as (in_features, out_features)."""
+        return axes.used(self, self.weight, axes.LINEAR)
 
     def forward(self, x):
         shape = x.shape
         if not shape or shape[-1] != self.in_features:
             expect(self, x, ..., self.in_features)
         bias = self.bias if len(shape) > 1 or self.bias is None else self.bias.reshape(-1)
-        return ops.linear(x, self.weight, bias)
+        return ops.linear(x, self.matrix() if self.as_torch else self.weight, bias)
 
 
 class Bilinear(Module):
@@ -79,6 +84,7 @@ class Embedding(Module):
     ----------
     num_embeddings, embedding_dim : sizes of the weight
     padding_idx : a row that starts at 0 and gets no gradient
+    sparse : PyTorch's; of no effect, gradients are dense
 
     >>> import needle as ndl
     >>> Embedding(10, 4)(ndl.Tensor([[1.0, 9.0, 1.0]])).shape
@@ -87,8 +93,14 @@ class Embedding(Module):
 
     padding_idx = None
 
-    def __init__(self, num_embeddings, embedding_dim, device=None, dtype="float32", *, padding_idx=None):
+    def __init__(
+        self, num_embeddings, embedding_dim, device=None, dtype="float32", *, padding_idx=None, max_norm=None, sparse=False
+    ):
         super().__init__()
+        if isinstance(device, int):  # PyTorch's third argument
+            device, padding_idx = None, device
+        if max_norm is not None:
+            raise ValueError(f"{type(self).__name__}: max_norm {max_norm}: rows keep their norms here; expected None")
         check_sizes(self, num_embeddings=num_embeddings, embedding_dim=embedding_dim)
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         self.weight = Parameter(init.randn(num_embeddings, embedding_dim, device=device, dtype=dtype))
@@ -111,6 +123,28 @@ class Embedding(Module):
         if self.padding_idx is None:
             return ops.embedding(ids, self.weight)
         return maps.embedding(ids, self.weight, self.padding_idx)
+
+
+class EmbeddingBag(Embedding):
+    """y = mean, or sum, of weight[ids] over each bag of ids: (N, L) -> (N, embedding_dim), or ids one after the other, with offsets.
+
+    >>> import needle as ndl
+    >>> EmbeddingBag(10, 4)(ndl.tensor([1, 2, 4, 5, 4]), ndl.tensor([0, 3])).shape
+    (2, 4)
+    """
+
+    def __init__(
+        self, num_embeddings, embedding_dim, mode="mean", *, padding_idx=None, sparse=False, device=None, dtype="float32"
+    ):
+        super().__init__(num_embeddings, embedding_dim, device, dtype, padding_idx=padding_idx)
+        if mode not in ("mean", "sum"):
+            raise ValueError(f"EmbeddingBag: mode {mode!r}: expected 'mean' or 'sum'")
+        self.mode = mode
+
+    def forward(self, ids, offsets=None, per_sample_weights=None):
+        return maps.embedding_bag(
+            ids, self.weight, offsets, mode=self.mode, per_sample_weights=per_sample_weights, padding_idx=self.padding_idx
+        )
 
 
 class Dropout(Module):

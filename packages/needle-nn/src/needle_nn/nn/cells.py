@@ -14,6 +14,7 @@ from typing import ClassVar
 
 from needle import Tensor, init, ops
 from needle_nn.checks import check_flag
+from needle_nn.nn import axes
 from needle_nn.nn.module import Module, Parameter, check_sizes, expect
 
 
@@ -32,10 +33,18 @@ class Cell(Module):
         def draw(*shape):
             return Parameter(init.rand(*shape, low=-bound, high=bound, device=device, dtype=dtype))
 
-        self.W_ih = draw(input_size, wide)
-        self.W_hh = draw(hidden_size, wide)
+        if self.as_torch:
+            self.weight_ih, self.weight_hh = draw(wide, input_size), draw(wide, hidden_size)
+        else:
+            self.W_ih, self.W_hh = draw(input_size, wide), draw(hidden_size, wide)
         self.bias_ih = draw(wide) if bias else None
         self.bias_hh = draw(wide) if bias else None
+
+    def __getattr__(self, name):
+        """W_ih and W_hh of a cell that has PyTorch's names and axes."""
+        if name not in ("W_ih", "W_hh"):
+            raise AttributeError(f"{type(self).__name__} has no {name!r}", name=name, obj=self)
+        return axes.used(self, getattr(self, f"weight_{name[2:]}"), axes.LINEAR)
 
     def project(self, x):
         """x W_ih + bias_ih: (..., input) -> (..., gates h)"""
@@ -50,7 +59,7 @@ class Cell(Module):
 
     def parts(self, sums):
         """(B, gates h) -> one (B, h) for each gate"""
-        return ops.split(sums.reshape((sums.shape[0], self.gates, self.hidden_size)), 1).tuple()
+        return ops.Split(1)(sums.reshape((sums.shape[0], self.gates, self.hidden_size))).tuple()
 
     def start(self, x, h):
         """The state h, checked, or zeros where it is None."""
@@ -136,7 +145,7 @@ def run(cell, x, start):
         return y, last
     every, single = [], len(start) == 1
     state = [cell.start(x, s) for s in start]
-    for projected in ops.split(cell.project(x), 0).tuple():
+    for projected in ops.Split(0)(cell.project(x)).tuple():
         state = cell.step(projected, *state) if single else cell.step(projected, tuple(state))
         state = [state] if single else list(state)
         every.append(state[0])

@@ -88,13 +88,30 @@ class Sequential(Module):
         layers = self.__dict__.get("modules")
         if isinstance(layers, Named) and name in layers.names:
             return layers[layers.names.index(name)]
+        if layers is not None and name.isdigit() and int(name) < len(layers):
+            return layers[int(name)]
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __setattr__(self, name: str, value: Any) -> None:
         layers = self.__dict__.get("modules")
         if isinstance(layers, Named) and name in layers.names:
             name, value = "modules", layers.replaced(name, value)
+        elif layers is not None and name.isdigit() and int(name) < len(layers):
+            self[int(name)] = value
+            return
         super().__setattr__(name, value)
+
+    def add_module(self, name: str, module: Any) -> None:
+        """One more layer at the end, under a name."""
+        layers = self.__dict__["modules"]
+        names = layers.names if isinstance(layers, Named) else [str(i) for i in range(len(layers))]
+        if name in names:
+            setattr(self, name, module)
+            return
+        _checked(type(self).__name__, module, name)
+        self.modules = (*layers, module) if name == str(len(layers)) else Named([*names, name], (*layers, module))
+
+    register_module = add_module
 
     def forward(self, x):
         for module in self.__dict__["modules"]:
@@ -104,6 +121,19 @@ class Sequential(Module):
     def append(self, module: Any) -> "Sequential":
         """One more layer at the end."""
         self.modules = (*self.modules, _checked(type(self).__name__, module, len(self)))
+        return self
+
+    def extend(self, modules: Iterable[Any]) -> "Sequential":
+        """More layers at the end."""
+        for module in modules:
+            self.append(module)
+        return self
+
+    def insert(self, i: int, module: Any) -> "Sequential":
+        """One more layer, before the i-th."""
+        layers = list(self.__dict__["modules"])
+        layers.insert(i, _checked(type(self).__name__, module, i))
+        self.modules = tuple(layers)
         return self
 
     def __iter__(self) -> Iterator[Module]:
@@ -159,6 +189,12 @@ class ModuleList(Module):
     def insert(self, i: int, module: Module) -> None:
         self.modules.insert(i, module)
 
+    def pop(self, i: int = -1) -> Module:
+        return self.modules.pop(i)
+
+    def __delitem__(self, i: Any) -> None:
+        del self.modules[i]
+
     def __iter__(self) -> Iterator[Module]:
         return iter(self.modules)
 
@@ -189,6 +225,19 @@ class ModuleDict(Module):
         super().__init__()
         self.entries: dict[str, Any] = {}
         self.update(entries)
+
+    def __getattr__(self, name: str) -> Any:
+        """An entry by its name; asked for where there is no attribute of that name."""
+        entries = self.__dict__.get("entries", ())
+        if name in entries:
+            return entries[name]
+        raise AttributeError(f"{type(self).__name__!r} has no entry {name!r}; there are {', '.join(entries) or 'none'}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self.__dict__.get("entries", ()):
+            self[name] = value
+        else:
+            super().__setattr__(name, value)
 
     def update(self, entries: Any) -> None:
         """Set entries from a dict, or from pairs."""
@@ -223,6 +272,9 @@ class ModuleDict(Module):
 
     def pop(self, name: str) -> Any:
         return self.entries.pop(name)
+
+    def clear(self) -> None:
+        self.entries.clear()
 
     def keys(self) -> Any:
         return self.entries.keys()

@@ -14,8 +14,8 @@ import math
 from typing import Any
 
 from needle import init, ops
-from needle.autograd import follows_torch
 from needle_nn.checks import check_flag
+from needle_nn.nn import axes
 from needle_nn.nn.functional.images import pair, same_padding, single
 from needle_nn.nn.functional.resizing import pad
 from needle_nn.nn.module import Module, Parameter, check_sizes, expect
@@ -24,7 +24,7 @@ from needle_nn.nn.module import Module, Parameter, check_sizes, expect
 class _Convolution(Module):
     """Draws kaiming_uniform weights of a shape (..., in / groups, out), then a bias from U(-1/sqrt(fan_in), 1/sqrt(fan_in)).
 
-    Within `needle.compat("torch")` the weights are from that distribution too.
+    Within `needle.compat("torch")` the weights are from that distribution too, with PyTorch's axes: (out, in / groups, ...).
     """
 
     def __init__(self, in_channels, out_channels, groups, window, shape, bias, device, dtype):
@@ -38,18 +38,24 @@ class _Convolution(Module):
         self.in_channels, self.out_channels = in_channels, out_channels
         area = math.prod(window)
         fan_in, fan_out = in_channels // groups * area, out_channels // groups * area
-        if follows_torch():
+        if self.as_torch:
             fan_in = shape[-2] * area
             bound = 1 / math.sqrt(fan_in)
-            self.weight = Parameter(init.rand(*shape, low=-bound, high=bound, device=device, dtype=dtype))
+            weight = init.rand(*shape, low=-bound, high=bound, device=device, dtype=dtype)
         else:
-            self.weight = Parameter(init.kaiming_uniform(fan_in, fan_out, shape=shape, device=device, dtype=dtype))
+            weight = init.kaiming_uniform(fan_in, fan_out, shape=shape, device=device, dtype=dtype)
+        self.weight = Parameter(axes.kept(self, weight, self._axes))
         self.bias = None
         if bias:
             bound = 1 / math.sqrt(fan_in)
             self.bias = Parameter(init.rand(out_channels, low=-bound, high=bound, device=device, dtype=dtype))
 
     _widths: Any = None
+    _axes = axes.CONV2D
+
+    def kernel(self):
+        """The weight as the ops take it: (..., in, out)."""
+        return axes.used(self, self.weight, self._axes)
 
     def _place(self, padding, padding_mode, window, stride, dilation):
         """Padding as the ops take it, and, where it is no zeros, None or the widths of `pad`, which then goes first."""
@@ -109,7 +115,7 @@ class Conv2d(_Convolution):
     def forward(self, x):
         expect(self, x, "N", self.in_channels, "H", "W")
         nhwc = self._around(x).permute((0, 2, 3, 1))
-        y = ops.conv2d(nhwc, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+        y = ops.conv2d(nhwc, self.kernel(), self.bias, self.stride, self.padding, self.dilation, self.groups)
         return y.permute((0, 3, 1, 2))
 
 
@@ -125,6 +131,8 @@ class Conv(Conv2d):
 
 class Conv1d(_Convolution):
     """y[n, f, i] = b[f] + sum over c, u of x[n, c, s i + d u - p] W[u, c, f]: NCL -> NCL; see `Conv2d`"""
+
+    _axes = axes.CONV1D
 
     def __init__(
         self,
@@ -152,7 +160,7 @@ class Conv1d(_Convolution):
     def forward(self, x):
         expect(self, x, "N", self.in_channels, "L")
         nlc = self._around(x).swapaxes(1, 2)
-        y = ops.conv1d(nlc, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+        y = ops.conv1d(nlc, self.kernel(), self.bias, self.stride, self.padding, self.dilation, self.groups)
         return y.swapaxes(1, 2)
 
 
@@ -182,11 +190,13 @@ class ConvTranspose2d(_Convolution):
     def forward(self, x):
         expect(self, x, "N", self.in_channels, "H", "W")
         sizes = (self.stride, self.padding, self.output_padding, self.dilation, self.groups)
-        return ops.conv_transpose2d(x.permute((0, 2, 3, 1)), self.weight, self.bias, *sizes).permute((0, 3, 1, 2))
+        return ops.conv_transpose2d(x.permute((0, 2, 3, 1)), self.kernel(), self.bias, *sizes).permute((0, 3, 1, 2))
 
 
 class ConvTranspose1d(_Convolution):
     """The transpose of `Conv1d`, by W of shape (K, out / groups, in): L -> (L - 1) s - 2 p + d (k - 1) + 1 + output_padding"""
+
+    _axes = axes.CONV1D
 
     def __init__(
         self,
@@ -210,7 +220,8 @@ class ConvTranspose1d(_Convolution):
 
     def forward(self, x):
         expect(self, x, "N", self.in_channels, "L")
-        kernel = self.weight.reshape((1, *self.weight.shape))
+        kernel = self.kernel()
+        kernel = kernel.reshape((1, *kernel.shape))
         sizes = (1, self.stride), (0, self.padding), (0, self.output_padding), (1, self.dilation), self.groups
         nhwc = x.reshape((*x.shape[:2], 1, x.shape[2])).permute((0, 2, 3, 1))
         y = ops.conv_transpose2d(nhwc, kernel, self.bias, *sizes).permute((0, 3, 1, 2))

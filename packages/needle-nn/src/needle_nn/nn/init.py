@@ -1,6 +1,7 @@
 """Initial values, written into a tensor that there is; each function returns it.
 
-What goes in and what comes out of a weight is read as Needle's layers hold it: (in, out), and (KH, KW, in, out) for a convolution.
+What goes in and what comes out of a weight is read as Needle's layers hold it: (in, out), and (KH, KW, in, out) for a convolution;
+within `needle.compat("torch")` as PyTorch's layers do: (out, in), and (out, in, KH, KW).
 
 >>> from needle import nn
 >>> layer = nn.Linear(400, 100)
@@ -16,6 +17,7 @@ import numpy as np
 
 import needle_ndarray as nd
 from needle import Tensor, init
+from needle.autograd import follows_torch
 
 __all__ = [
     "calculate_gain", "constant_", "eye_", "kaiming_normal_", "kaiming_uniform_", "normal_", "ones_", "orthogonal_",
@@ -96,10 +98,12 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 
 def _fans(what: str, tensor: Tensor) -> tuple[int, int]:
-    """(in, out): the last two axes, times the size of the kernel."""
+    """(in, out): the last two axes, times the size of the kernel; within compat("torch") the first two, (out, in)."""
     if tensor.ndim < 2:
         raise ValueError(f"{what}: shape {tensor.shape}: expected (in, out), or the same after the axes of a kernel")
     *kernel, fan_in, fan_out = tensor.shape
+    if follows_torch():
+        fan_out, fan_in, *kernel = tensor.shape
     area = math.prod(kernel)
     return fan_in * area, fan_out * area
 
@@ -135,10 +139,11 @@ def kaiming_normal_(tensor: Tensor, a: float = 0.0, mode: str = "fan_in", nonlin
 
 
 def orthogonal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
-    """A matrix (everything before, out) of orthogonal columns or rows, times gain"""
+    """A matrix (everything before, out) of orthogonal columns or rows, times gain; within compat("torch") (out, everything after)"""
     if tensor.ndim < 2:
         raise ValueError(f"orthogonal_: shape {tensor.shape}: expected two axes or more")
-    rows, columns = math.prod(tensor.shape[:-1]), tensor.shape[-1]
+    at = 1 if follows_torch() else -1
+    rows, columns = math.prod(tensor.shape[:at]), math.prod(tensor.shape[at:])
     drawn = init.randn(max(rows, columns), min(rows, columns), dtype="float64").numpy()
     q, r = np.linalg.qr(drawn)
     q = q * np.where(np.diag(r) < 0, -1.0, 1.0)

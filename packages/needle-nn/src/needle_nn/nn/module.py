@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 import needle_ndarray as nd
-from needle.autograd import Tensor
+from needle.autograd import Tensor, follows_torch
 from needle_nn.checks import shown
 from needle_nn.moving import cast_tensors, destination, move_tensors
 from needle_nn.nn import buffers
@@ -71,10 +71,15 @@ class Module:
 
     training = True
 
+    #: Whether weights have PyTorch's axes and names: of layers made within `needle.compat("torch")`; see `nn.axes`.
+    as_torch = False
+
     #: An attribute whose entries go by their position alone: "0.weight" instead of "modules.0.weight".
     _inline: ClassVar[str] = ""
 
     def __init__(self, *args: Any, **kwargs: Any):
+        if follows_torch():
+            self.as_torch = True
         if args or kwargs:
             given = ", ".join([*map(shown, args), *[f"{name}={shown(value)}" for name, value in kwargs.items()]])
             raise TypeError(f"{type(self).__name__}: takes no arguments, got {given}")
@@ -150,6 +155,11 @@ class Module:
         self._hooks = self._hooks or Hooks()
         return self._hooks.add(self._hooks.after, hook, with_kwargs, prepend)
 
+    def register_full_backward_hook(self, hook: Any, prepend: bool = False) -> Handle:
+        """Call `hook(module, grad_input, grad_output)` in backward, with tuples of gradients; it may return another grad_input."""
+        self._hooks = self._hooks or Hooks()
+        return self._hooks.add(self._hooks.backward, hook, False, prepend)
+
     def register_forward_pre_hook(self, hook: Any, *, prepend: bool = False, with_kwargs: bool = False) -> Handle:
         """Call `hook(module, args)` before each `forward`; what it returns, unless None, are the arguments.
 
@@ -216,7 +226,7 @@ class Module:
     def named_children(self) -> Iterator[tuple[str, "Module"]]:
         """(name, Module) directly below this one, each once."""
         seen: set[int] = set()
-        for name, value, _ in self._members():
+        for name, value, _ in list(self._members()):  # a loop over children may replace them
             if isinstance(value, Module) and id(value) not in seen:
                 seen.add(id(value))
                 yield name, value
@@ -297,6 +307,14 @@ class Module:
     def half(self):
         raise TypeError(f"{type(self).__name__}.half: there is no float16; expected float() or double()")
 
+    def type(self, dtype: Any):
+        """Floats of the module in a dtype; returns the module."""
+        return self.to(dtype)
+
+    def share_memory(self):
+        """The module: threads share memory already."""
+        return self
+
     def cpu(self):
         """`to(needle.cpu())`"""
         return self.to(nd.cpu())
@@ -357,14 +375,18 @@ class Module:
 
         return summary(self, *input_shapes)
 
+    def extra_repr(self) -> str:
+        """What stands between the parentheses of the repr: the settings, unless a subclass says something else."""
+        return self._settings()
+
     def _settings(self) -> str:
-        shown = {k: v for k, v in self.__dict__.items() if k != "training" and k[0] != "_" and _is_setting(v)}
+        shown = {k: v for k, v in self.__dict__.items() if k not in ("training", "as_torch") and k[0] != "_" and _is_setting(v)}
         return ", ".join([f"{name}={value!r}" for name, value in shown.items()])
 
     @recursive_repr("...")
     def __repr__(self):
         children = [(name, value) for name, value, _ in self._members() if isinstance(value, Module)]
-        settings = self._settings()
+        settings = self.extra_repr()
         if not children:
             return f"{type(self).__name__}({settings})"
         lines = [f"{name}: {value!r}".replace("\n", "\n  ") for name, value in children]

@@ -16,9 +16,11 @@ import numpy as np
 
 from needle import Tensor, init, ops
 from needle.ops.helpers import no_bool
+from needle_nn.nn import axes
 from needle_nn.nn.basic import Dropout, Linear
 from needle_nn.nn.containers import ModuleList
 from needle_nn.nn.module import Module, Parameter, check_sizes, expect
+from needle_nn.nn.init import xavier_uniform_
 from needle_nn.nn.norms import LayerNorm
 
 
@@ -70,16 +72,19 @@ class MultiheadAttention(Module):
         self.embed_dim, self.num_heads, self.batch_first = embed_dim, num_heads, batch_first
         self.kdim, self.vdim = kdim or embed_dim, vdim or embed_dim
         made = {"device": device, "dtype": dtype}
+
+        def drawn(n, width):
+            return Parameter(axes.kept(self, init.xavier_uniform(n, width, **made), axes.LINEAR))
+
         if self.kdim == self.vdim == embed_dim:
-            self.in_proj_weight = Parameter(init.xavier_uniform(embed_dim, 3 * embed_dim, **made))
+            self.in_proj_weight = drawn(embed_dim, 3 * embed_dim)
         else:
-            self.q_proj_weight = Parameter(init.xavier_uniform(embed_dim, embed_dim, **made))
-            self.k_proj_weight = Parameter(init.xavier_uniform(self.kdim, embed_dim, **made))
-            self.v_proj_weight = Parameter(init.xavier_uniform(self.vdim, embed_dim, **made))
+            self.q_proj_weight = drawn(embed_dim, embed_dim)
+            self.k_proj_weight, self.v_proj_weight = drawn(self.kdim, embed_dim), drawn(self.vdim, embed_dim)
         self.in_proj_bias = Parameter(init.zeros(3 * embed_dim, **made)) if bias else None
         self.out_proj = Linear(embed_dim, embed_dim, bias, **made)
         if bias:
-            self.out_proj.bias = Parameter(init.zeros(1, embed_dim, **made))
+            self.out_proj.bias = Parameter(init.zeros(*self.out_proj.bias.shape, **made))
         self.dropout = Dropout(dropout)
 
     def forward(
@@ -130,14 +135,19 @@ class MultiheadAttention(Module):
         """Queries, keys and values of every head: (B, T, width) -> (B, H, T, D)"""
         n, bias = self.embed_dim, self.in_proj_bias
         parts = [None if bias is None else bias[i * n : (i + 1) * n] for i in range(3)]
+
+        def matrix(weight):
+            return axes.used(self, weight, axes.LINEAR)
+
         if hasattr(self, "q_proj_weight"):
-            weights = [self.q_proj_weight, self.k_proj_weight, self.v_proj_weight]
+            weights = [matrix(w) for w in (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)]
         elif same:  # one product instead of three
-            y = ops.linear(q, self.in_proj_weight, bias)
+            y = ops.linear(q, matrix(self.in_proj_weight), bias)
             y = y.reshape((*y.shape[:2], 3, self.num_heads, n // self.num_heads)).permute((2, 0, 3, 1, 4))
-            return list(ops.split(y, 0).tuple())
+            return list(ops.Split(0)(y).tuple())
         else:
-            weights = [self.in_proj_weight[:, i * n : (i + 1) * n] for i in range(3)]
+            weight = matrix(self.in_proj_weight)
+            weights = [weight[:, i * n : (i + 1) * n] for i in range(3)]
         found = [ops.linear(x, w, b) for x, w, b in zip((q, k, v), weights, parts, strict=True)]
         return [x.reshape((*x.shape[:2], self.num_heads, n // self.num_heads)).swapaxes(1, 2) for x in found]
 
@@ -323,3 +333,66 @@ class TransformerDecoder(Module):
         for layer in self.layers:
             x = layer(x, memory, *masks, **named)
         return x if self.norm is None else self.norm(x)
+
+
+# ---- Both of them: PyTorch's Transformer ----------------------------------------------------------------------------------
+
+
+def make_encoder_decoder(
+    self,
+    d_model=512,
+    nhead=8,
+    num_encoder_layers=6,
+    num_decoder_layers=6,
+    dim_feedforward=2048,
+    dropout=0.1,
+    activation="relu",
+    custom_encoder=None,
+    custom_decoder=None,
+    layer_norm_eps=1e-5,
+    batch_first=False,
+    norm_first=False,
+    bias=True,
+    device=None,
+    dtype="float32",
+):
+    """Give a module an encoder and a decoder of `TransformerEncoderLayer`s and `TransformerDecoderLayer`s, each with a norm after it.
+
+    Parameters
+    ----------
+    d_model, nhead, dim_feedforward, dropout, activation, batch_first, norm_first : as for `TransformerEncoderLayer`
+    num_encoder_layers, num_decoder_layers : how many of each
+    custom_encoder, custom_decoder : modules in their places
+    """
+    self.d_model, self.nhead, self.batch_first = d_model, nhead, batch_first
+    made = {"device": device, "dtype": dtype}
+    settings = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias)
+
+    def stack(kind, layer, n):
+        return kind(layer(*settings, **made), n, LayerNorm(d_model, layer_norm_eps, bias=bias, **made))
+
+    self.encoder = custom_encoder or stack(TransformerEncoder, TransformerEncoderLayer, num_encoder_layers)
+    self.decoder = custom_decoder or stack(TransformerDecoder, TransformerDecoderLayer, num_decoder_layers)
+    for p in self.parameters():
+        if p.ndim > 1:
+            xavier_uniform_(p)
+
+
+def encode_and_decode(
+    self,
+    src,
+    tgt,
+    src_mask=None,
+    tgt_mask=None,
+    memory_mask=None,
+    src_key_padding_mask=None,
+    tgt_key_padding_mask=None,
+    memory_key_padding_mask=None,
+    src_is_causal=False,
+    tgt_is_causal=False,
+    memory_is_causal=False,
+):
+    """decoder(tgt, encoder(src)): (T, B, d_model) each -> as tgt; masks are those of the layers."""
+    memory = self.encoder(src, src_mask, src_key_padding_mask, bool(src_is_causal))
+    masks = tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask
+    return self.decoder(tgt, memory, *masks, bool(tgt_is_causal), bool(memory_is_causal))

@@ -8,7 +8,7 @@
 True
 """
 
-from needle import init, ops
+from needle import Tensor, init, no_grad, ops
 from needle_nn.nn.functional import maps
 from needle_nn.nn.module import Module, Parameter, check_sizes, expect
 
@@ -25,7 +25,8 @@ class BatchNorm1d(Module):
     """y = (x - mean) / sqrt(var + eps) w + b for every channel: (N, dim) or (N, dim, ...).
 
     In training, mean and (biased) variance are those of the batch, and running = (1 - momentum) running + momentum new; in
-    evaluation they are the running ones.
+    evaluation they are the running ones. A layer made within `needle.compat("torch")` keeps PyTorch's running variance, the
+    unbiased one, and counts batches.
 
     Parameters
     ----------
@@ -52,12 +53,18 @@ class BatchNorm1d(Module):
         self.bias = Parameter(init.zeros(dim, **made)) if affine else None
         self.running_mean = init.zeros(dim, **made) if track_running_stats else None
         self.running_var = init.ones(dim, **made) if track_running_stats else None
+        if self.as_torch:
+            counter = Tensor(0, device=device, dtype="int64", requires_grad=False) if track_running_stats else None
+            self.register_buffer("num_batches_tracked", counter)
 
     def forward(self, x):
         shape = x.shape
         if len(shape) < 2 or shape[1] != self.dim:
             raise ValueError(f"{type(self).__name__}: input has shape {shape}, expected (N, {self.dim}, ...)")
         weight, bias = _as(x, self.weight, self.bias)
+        if self.as_torch and self.training and self.running_mean is not None:
+            with no_grad():
+                self.num_batches_tracked.add_(1)
         return ops.batch_norm(
             x,
             weight,
@@ -67,6 +74,7 @@ class BatchNorm1d(Module):
             training=self.training or self.running_mean is None,
             momentum=self.momentum,
             eps=self.eps,
+            unbiased=self.as_torch,
         )
 
 
@@ -209,15 +217,17 @@ class WeightNorm(Module):
     ----------
     module : the layer; its weight becomes `direction`, and the first output stays what it was
     name : of the weight
-    axis : of the outputs, the last one in Linear and the convolutions
+    axis : of the outputs, by default the last one, as in Linear and the convolutions; the first where the module has PyTorch's axes
 
     >>> from needle import nn
     >>> [(name, p.shape) for name, p in nn.WeightNorm(nn.Linear(3, 2)).named_parameters()]
     [('module.bias', (1, 2)), ('direction', (3, 2)), ('length', (1, 2))]
     """
 
-    def __init__(self, module, name="weight", axis=-1):
+    def __init__(self, module, name="weight", axis=None):
         super().__init__()
+        if axis is None:
+            axis = 0 if module.as_torch else -1
         weight = getattr(module, name)
         delattr(module, name)
         self.module, self.name = module, name

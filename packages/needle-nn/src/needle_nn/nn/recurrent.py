@@ -39,6 +39,30 @@ class _Recurrent(Module):
         sizes = [input_size] + [hidden_size * ways] * (num_layers - 1)
         return [cell(n) for n in sizes for _ in range(ways)]
 
+    def _cells(self):
+        """The cells, with what PyTorch puts behind the names of their weights."""
+        cells = next((c for name, c in self.__dict__.items() if name.endswith("_cells")), ())
+        ways = 1 + self.bidirectional
+        return [(cell, f"_l{i // ways}" + "_reverse" * (i % ways)) for i, cell in enumerate(cells)]
+
+    def _members(self):
+        if not self.as_torch:
+            yield from super()._members()
+            return
+        for cell, end in self._cells():
+            for name, value, role in cell._members():
+                yield name + end, value, role
+
+    def __getattr__(self, name):
+        """Weights under PyTorch's names, `weight_ih_l0`, where the module has these."""
+        for cell, end in self._cells() if self.as_torch else ():
+            if name.endswith(end) and (found := cell.__dict__.get(name.removesuffix(end))) is not None:
+                return found
+        raise AttributeError(f"{type(self).__name__} has no {name!r}", name=name, obj=self)
+
+    def flatten_parameters(self):
+        """Nothing: the weights are used where they lie."""
+
     def _forward(self, cells, x, starts):
         """(T, B, input) -> (T, B, h), or h of both directions side by side, and the last states of each kind (layers, B, h)."""
         packed = isinstance(x, PackedSequence)
@@ -71,7 +95,7 @@ class _Recurrent(Module):
         if h0 is None:
             return [None] * len(cells)
         expect(self, h0, len(cells), batch, cells[0].hidden_size, name="state")
-        return ops.split(h0, 0).tuple()
+        return ops.Split(0)(h0).tuple()
 
 
 def run_over_time(cell, x, start, back=False):

@@ -11,13 +11,14 @@
 [[0.25, -0.5]]
 """
 
+from needle_nn import absent
 from needle_nn.optim import lr_scheduler
 from needle_nn.optim.adam import Adam, AdamW
 from needle_nn.optim.adaptive import Adadelta, Adagrad, RMSprop
 from needle_nn.optim.averaging import EMA
 from needle_nn.optim.clipping import clip_grad_norm, clip_grad_norm_, clip_grad_value, clip_grad_value_, grad_norm
 from needle_nn.optim.lbfgs import LBFGS
-from needle_nn.optim.moments import Lion, NAdam, RAdam
+from needle_nn.optim.moments import Adamax, Lion, NAdam, RAdam
 from needle_nn.optim.newton import Newton
 from needle_nn.optim.optimizer import Optimizer
 from needle_nn.optim.schedules import (
@@ -41,6 +42,7 @@ __all__ = [
     "RMSprop",
     "Adagrad",
     "Adadelta",
+    "Adamax",
     "NAdam",
     "RAdam",
     "Lion",
@@ -63,3 +65,5 @@ __all__ = [
     "EMA",
     "EarlyStopping",
 ]
+
+__getattr__ = absent.says("needle.optim", absent.OPTIM)

@@ -23,6 +23,8 @@ class Adam(Optimizer):
     betas : both of them, as in PyTorch
     eps : added to the root of the mean square
     weight_decay : penalty weight_decay/2 |p|^2, through the gradient
+    amsgrad : divide by the root of the largest v so far
+    fused, foreach : PyTorch's; of no effect, a step is one call anyway
 
     `m` and `v` are {parameter: NDArray}, `t` counts the steps of all parameters.
 
@@ -40,6 +42,7 @@ class Adam(Optimizer):
     lr, eps, weight_decay = Option(), Option(), Option()
     beta1, beta2 = Option(below=1), Option(below=1)
     decoupled = False
+    amsgrad = False
     m: dict[Tensor, NDArray]
     v: dict[Tensor, NDArray]
 
@@ -53,7 +56,13 @@ class Adam(Optimizer):
         weight_decay: float = 0.0,
         *,
         betas: Any = None,
+        amsgrad: bool = False,
+        fused: Any = None,
+        foreach: Any = None,
     ):
+        if amsgrad:
+            self.amsgrad, self.in_one_call, self.states = True, False, ("m", "v", "largest")
+            self.largest: dict[Tensor, NDArray] = {}
         beta1, beta2 = both_betas(type(self).__name__, beta1, beta2, betas)
         super().__init__(params, lr=chosen(lr), beta1=beta1, beta2=beta2, eps=eps, weight_decay=weight_decay)
 
@@ -62,6 +71,9 @@ class Adam(Optimizer):
 
     def update(self, group: dict[str, Any], params: list[Tensor], arrays: list[NDArray], grads: list[NDArray]) -> None:
         lr, beta1, beta2, eps, weight_decay, correction1, correction2 = repeat(self._numbers, group)
+        if self.amsgrad:
+            self._update_by_largest(group, params, arrays, grads)
+            return
         nd.adam_step(
             arrays,
             grads,
@@ -77,6 +89,21 @@ class Adam(Optimizer):
             correction2=correction2,
         )
 
+    def _update_by_largest(
+        self, group: dict[str, Any], params: list[Tensor], arrays: list[NDArray], grads: list[NDArray]
+    ) -> None:
+        lr, beta1, beta2, eps, weight_decay, correction1, correction2 = repeat(self._numbers, group)
+        states = [self.state_of(name, params, arrays) for name in self.states]
+        for p, g, m, v, largest in zip(arrays, grads, *states, strict=True):
+            if self.decoupled:
+                p -= p * (lr * weight_decay)
+            elif weight_decay:
+                g = g + p * weight_decay
+            nd.accumulate(m, g, beta1, 1 - beta1)
+            nd.accumulate(v, g * g, beta2, 1 - beta2)
+            largest[...] = nd.maximum(largest, v)
+            p -= m * (lr / correction1) / ((largest / correction2).sqrt() + eps)
+
     def _numbers(self, group: dict[str, Any]) -> tuple[float, ...]:
         """What may change from step to step."""
         beta1, beta2 = group["beta1"], group["beta2"]
@@ -89,7 +116,7 @@ class AdamW(Adam):
 
     Parameters
     ----------
-    params, lr, beta1, beta2, eps, betas : as for Adam
+    params, lr, beta1, beta2, eps, betas, amsgrad : as for Adam
     weight_decay : share of p, times lr, that a step takes away
 
     >>> import needle as ndl
@@ -113,5 +140,8 @@ class AdamW(Adam):
         weight_decay: float = 0.01,
         *,
         betas: Any = None,
+        amsgrad: bool = False,
+        fused: Any = None,
+        foreach: Any = None,
     ):
-        super().__init__(params, lr, beta1, beta2, eps, weight_decay, betas=betas)
+        super().__init__(params, lr, beta1, beta2, eps, weight_decay, betas=betas, amsgrad=amsgrad)

@@ -65,6 +65,24 @@ class ClosureOptimizer(Optimizer):
             start += p.size
 
 
+class Counted:
+    """A closure, and how often it has been called."""
+
+    def __init__(self, closure: Closure):
+        self.closure, self.calls = closure, 0
+
+    def __call__(self) -> Any:
+        self.calls += 1
+        return self.closure()
+
+
+class Loss(float):
+    """A loss as a number, which can be asked as a tensor is: `optimizer.step(closure).item()`."""
+
+    def item(self) -> float:
+        return float(self)
+
+
 def dot(a: NDArray, b: NDArray) -> float:
     return (a * b).sum().item()
 

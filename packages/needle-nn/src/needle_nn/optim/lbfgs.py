@@ -5,8 +5,9 @@ from collections.abc import Iterable
 from typing import Any
 
 import needle_ndarray as nd
+from needle.autograd import follows_torch
 from needle_ndarray import NDArray
-from needle_nn.optim.closures import Closure, ClosureOptimizer, dot, finite, largest
+from needle_nn.optim.closures import Closure, ClosureOptimizer, Counted, Loss, dot, finite, largest
 from needle_nn.optim.options import Option, count
 from needle_nn.optim.state import as_array, parts
 
@@ -19,9 +20,11 @@ class LBFGS(ClosureOptimizer):
     params : Tensors, one group
     lr : the first length a that is tried
     max_iter : iterations in a `step`
-    history : pairs (s, y) that are kept
+    history : pairs (s, y) that are kept; `history_size` is PyTorch's name
     tolerance_grad, tolerance_change : stop where no |g| is larger, or where nothing moves further
-    line_search : double or halve a until the loss falls by 1e-4 a |g.d| and the slope by a tenth; else a = lr always
+    line_search : double or halve a until the loss falls by 1e-4 a |g.d| and the slope by a tenth; else a = lr always, which is
+        the default within `needle.compat("torch")`; there, line_search_fn="strong_wolfe" asks for it
+    max_eval : evaluations in a `step`, after which no iteration begins
 
     For losses of all the data, without noise. Not for mini-batches.
 
@@ -47,21 +50,30 @@ class LBFGS(ClosureOptimizer):
         history: int = 10,
         tolerance_grad: float = 1e-7,
         tolerance_change: float = 1e-9,
-        line_search: bool = True,
+        line_search: bool | None = None,
+        *,
+        max_eval: int | None = None,
+        history_size: int | None = None,
+        line_search_fn: str | None = None,
     ):
+        if line_search_fn not in (None, "strong_wolfe"):
+            raise ValueError(f"LBFGS: line_search_fn {line_search_fn!r}: expected None or 'strong_wolfe'")
+        if line_search is None:
+            line_search = line_search_fn is not None or not follows_torch()
+        history = history if history_size is None else history_size
         super().__init__(params, lr=lr, tolerance_grad=tolerance_grad, tolerance_change=tolerance_change)
         self.max_iter, self.history = count("LBFGS", "max_iter", max_iter), count("LBFGS", "history", history)
-        self.line_search = bool(line_search)
+        self.line_search, self.max_eval = bool(line_search), max_eval
         self.pairs: list[tuple[NDArray, NDArray]] = []
 
     def step(self, closure: Closure | None = None) -> float:
         """Up to max_iter iterations; the loss at the start."""
-        closure = self._closure(closure)
+        closure = Counted(self._closure(closure))
         x = self._place()
         loss, g = self._evaluate(closure)
-        first = loss
+        first, most = loss, math.inf if self.max_eval is None else self.max_eval
         for _ in range(self.max_iter):
-            if not finite(loss) or largest(g) <= self.tolerance_grad:
+            if not finite(loss) or largest(g) <= self.tolerance_grad or closure.calls >= most:
                 break
             d = self._direction(g)
             slope = dot(g, d)
@@ -82,7 +94,7 @@ class LBFGS(ClosureOptimizer):
             if moved <= self.tolerance_change or fell <= self.tolerance_change * 1e-3:
                 break
         self._move(x)
-        return first
+        return Loss(first)
 
     def to(self, device: Any) -> "LBFGS":
         super().to(device)

@@ -15,14 +15,15 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from needle_nn import absent
 from needle_nn.optim import schedules
 from needle_nn.optim.optimizer import Optimizer
 from needle_nn.optim.options import count, number
 from needle_nn.optim.schedules import ReduceOnPlateau, Schedule, StepLR
 
 __all__ = [
-    "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "ExponentialLR", "LRScheduler", "LambdaLR", "LinearLR",
-    "MultiStepLR", "OneCycleLR", "PolynomialLR", "ReduceLROnPlateau", "SequentialLR", "StepLR",
+    "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "CyclicLR", "ExponentialLR", "LRScheduler", "LambdaLR", "LinearLR",
+    "MultiStepLR", "MultiplicativeLR", "OneCycleLR", "PolynomialLR", "ReduceLROnPlateau", "SequentialLR", "StepLR",
 ]  # fmt: skip
 
 LRScheduler = Schedule
@@ -71,6 +72,57 @@ class LambdaLR(Schedule):
 
     def rate(self, base: float, t: int) -> float:
         return base * self.functions[0](t)
+
+
+class MultiplicativeLR(LambdaLR):
+    """lr = base f(1) f(2) ... f(t), f = lr_lambda; a list has a function for each group"""
+
+    def _apply(self) -> None:
+        self._set([
+            base * math.prod(map(function, range(1, self.t + 1)))
+            for base, function in zip(self.bases, self.functions, strict=True)
+        ])
+
+
+class CyclicLR(Schedule):
+    """lr from base_lr to max_lr in step_size_up steps and back in step_size_down, again and again; the height halves with
+    "triangular2" and is gamma^t with "exp_range"
+
+    Parameters
+    ----------
+    optimizer : whose lr it sets
+    base_lr, max_lr : the lowest and the highest rate
+    step_size_up, step_size_down : how many steps it rises and falls; the same, unless given
+    mode, gamma : what becomes of the height
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        base_lr: float,
+        max_lr: float,
+        step_size_up: int = 2000,
+        step_size_down: int | None = None,
+        mode: str = "triangular",
+        gamma: float = 1.0,
+        *,
+        cycle_momentum: bool = False,
+    ):
+        if mode not in ("triangular", "triangular2", "exp_range"):
+            raise ValueError(f"CyclicLR: mode {mode!r}: expected 'triangular', 'triangular2' or 'exp_range'")
+        if cycle_momentum:
+            raise ValueError("CyclicLR: cycle_momentum True: the momentum stays; expected False")
+        self.low, self.high = number("CyclicLR", "base_lr", base_lr), number("CyclicLR", "max_lr", max_lr)
+        self.up = count("CyclicLR", "step_size_up", step_size_up)
+        self.down = self.up if step_size_down is None else count("CyclicLR", "step_size_down", step_size_down)
+        self.mode, self.gamma = mode, number("CyclicLR", "gamma", gamma)
+        super().__init__(optimizer)
+
+    def rate(self, base: float, t: int) -> float:
+        cycle, at = divmod(t, self.up + self.down)
+        share = at / self.up if at <= self.up else (self.up + self.down - at) / self.down
+        factor = {"triangular": 1.0, "triangular2": 0.5**cycle, "exp_range": self.gamma**t}[self.mode]
+        return self.low + (self.high - self.low) * share * factor
 
 
 class LinearLR(Schedule):
@@ -262,3 +314,5 @@ class ReduceLROnPlateau(ReduceOnPlateau):
     def step(self, metrics: Any = None) -> None:
         """Look at one more value of the metric, and reduce the rates if it is time."""
         super().step(metrics)
+
+__getattr__ = absent.says("needle.optim.lr_scheduler", absent.OPTIM)

@@ -101,6 +101,57 @@ class NAdam(_Moments):
         return value
 
 
+class Adamax(Optimizer):
+    """m = beta1 m + (1 - beta1) g';  n = max(beta2 n, |g'| + eps);  p -= lr m / ((1 - beta1^t) n), with g' = g + weight_decay p
+
+    Parameters
+    ----------
+    params, lr, beta1, beta2, eps, weight_decay, betas : as for Adam
+
+    >>> import needle as ndl
+    >>> w = ndl.Tensor([1.0, -100.0])
+    >>> optimizer = Adamax([w], lr=0.5)
+    >>> (w * w).sum().backward()
+    >>> optimizer.step()
+    >>> w.tolist()
+    [0.5, -99.5]
+    """
+
+    states = ("m", "n")
+    lr, eps, weight_decay = Option(), Option(), Option()
+    beta1, beta2 = Option(below=1), Option(below=1)
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 0.002,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        *,
+        betas: Any = None,
+    ):
+        beta1, beta2 = both_betas("Adamax", beta1, beta2, betas)
+        super().__init__(params, lr=lr, beta1=beta1, beta2=beta2, eps=eps, weight_decay=weight_decay)
+
+    def fills(self, group: dict[str, Any]) -> tuple[str, ...]:
+        return self.states
+
+    def update(self, group: dict[str, Any], params: list[Tensor], arrays: list[NDArray], grads: list[NDArray]) -> None:
+        depends(group, "beta1", "beta2", "weight_decay", "eps")
+        beta1, decay, rate = group["beta1"], group["weight_decay"], repeat(self._rate, group)
+        states = self.state_of("m", params, arrays), self.state_of("n", params, arrays)
+        for p, g, m, n in zip(arrays, grads, *states, strict=True):
+            g = g + p * decay if decay else g
+            nd.accumulate(m, g, beta1, 1 - beta1)
+            n[...] = nd.maximum(n * group["beta2"], g.abs() + group["eps"])
+            p -= m / n * rate
+
+    def _rate(self, group: dict[str, Any]) -> float:
+        return group["lr"] / (1 - group["beta1"] ** self.t)
+
+
 class RAdam(_Moments):
     """p -= lr m^ r / (sqrt(v^) + eps) where enough steps are known for v^ (rho > 5), else p -= lr m^
 

@@ -52,6 +52,8 @@ def chosen(value: Any) -> Any:
 def both_betas(what: str, beta1: Any, beta2: Any, betas: Any) -> tuple[Any, Any]:
     """(beta1, beta2), or what PyTorch's `betas` says, also in the place of beta1."""
     if isinstance(beta1, (tuple, list)):
+        if beta2 != 0.999:
+            raise TypeError(f"{what}: {shown(beta2)} after betas {beta1}: expected eps= and others by name")
         betas = beta1
     if betas is None:
         return beta1, beta2

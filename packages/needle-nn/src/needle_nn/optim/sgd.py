@@ -25,6 +25,7 @@ class SGD(Optimizer):
     unbiased : divide u by 1 - momentum^t, which makes it a mean from the first step on
     dampening : momentum, unless given; 0 is PyTorch's momentum, whose u is a sum, larger by 1 / (1 - momentum), and the default
         within `needle.compat("torch")`
+    fused, foreach : PyTorch's; of no effect, a step is one call anyway
 
     `u` is {parameter: NDArray}.
 
@@ -56,6 +57,8 @@ class SGD(Optimizer):
         unbiased: bool = False,
         l1: float = 0.0,
         dampening: float | None = None,
+        fused: Any = None,
+        foreach: Any = None,
     ):
         if dampening is None and not unbiased and follows_torch():
             dampening = 0.0

@@ -6,6 +6,7 @@
 [[[[2.0]]]]
 """
 
+from needle_nn import absent
 from needle_nn.nn.functional import activations, images, losses, maps, resizing
 from needle_nn.nn.functional.activations import *
 from needle_nn.nn.functional.images import *
@@ -14,3 +15,5 @@ from needle_nn.nn.functional.maps import *
 from needle_nn.nn.functional.resizing import *
 
 __all__ = [*activations.__all__, *images.__all__, *losses.__all__, *maps.__all__, *resizing.__all__]
+
+__getattr__ = absent.says("needle.nn.functional", absent.NN)

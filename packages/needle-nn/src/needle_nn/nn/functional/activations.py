@@ -184,5 +184,5 @@ def gumbel_softmax(logits, tau=1.0, hard=False, dim=-1):
     y = ops.softmax((logits - ops.log(-ops.log(u + 1e-20) + 1e-20)) / tau, dim)
     if not hard:
         return y
-    largest = ops.equal(y, ops.max(y, dim, keepdims=True)).astype(y.dtype)
+    largest = ops.equal(y, ops.amax(y, dim, keepdims=True)).astype(y.dtype)
     return largest - y.detach() + y

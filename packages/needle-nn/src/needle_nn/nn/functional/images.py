@@ -244,7 +244,7 @@ def adaptive_max_pool2d(input, output_size):
         wide = max(stop - start for start, stop in parts)
         index = np.array([[min(start + i, stop - 1) for i in range(wide)] for start, stop in parts])
         shape = (*y.shape[:axis], m, wide, *y.shape[axis + 1 :])
-        y = ops.max(ops.take(y, index.reshape(-1), axis).reshape(shape), axis + 1)
+        y = ops.amax(ops.take(y, index.reshape(-1), axis).reshape(shape), axis + 1)
     return y
 
 

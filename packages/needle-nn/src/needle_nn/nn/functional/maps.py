@@ -13,6 +13,7 @@ from needle import Tensor, init, ops
 
 __all__ = [
     "alpha_dropout", "batch_norm", "bilinear", "cosine_similarity", "dropout", "dropout1d", "dropout2d", "embedding",
+    "embedding_bag",
     "group_norm", "instance_norm", "layer_norm", "linear", "normalize", "one_hot", "pairwise_distance", "rms_norm",
     "scaled_dot_product_attention",
 ]  # fmt: skip
@@ -94,6 +95,30 @@ def alpha_dropout(input, p=0.5, training=False, inplace=False):
     return (input * m + (1 - m) * low) * a - a * p * low
 
 
+def embedding_bag(input, weight, offsets=None, *, mode="mean", per_sample_weights=None, padding_idx=None):
+    """The mean or sum of weight[ids] over each bag: ids (N, L), or one after the other with `offsets`, where each bag begins"""
+    if mode not in ("mean", "sum"):
+        raise ValueError(f"embedding_bag: mode {mode!r}: expected 'mean' or 'sum'")
+    if (input.ndim == 2) != (offsets is None):
+        raise ValueError(f"embedding_bag: ids {tuple(input.shape)}: expected offsets with one axis, none with two")
+    ids = input.numpy().astype(np.int64)
+    if offsets is None:
+        bags, lengths = np.repeat(np.arange(ids.shape[0]), ids.shape[1]), np.full(ids.shape[0], ids.shape[1])
+    else:
+        lengths = np.diff([*np.asarray(offsets.numpy(), np.int64), ids.size])
+        bags = np.repeat(np.arange(lengths.size), lengths)
+    ids = ids.reshape(-1)
+    shares = np.ones(ids.size) if padding_idx is None else (ids != padding_idx).astype(float)
+    rows = ops.embedding(Tensor(ids, dtype="int64", requires_grad=False), weight)
+    counts = np.bincount(bags, shares, lengths.size)
+    if mode == "mean":
+        shares = shares / np.maximum(counts, 1)[bags]
+    scale = Tensor(shares.reshape(-1, 1), device=weight.device, dtype=weight.dtype, requires_grad=False)
+    if per_sample_weights is not None:
+        scale = scale * per_sample_weights.reshape((-1, 1))
+    return ops.ScatterAdd(0, (lengths.size, weight.shape[1]))(rows * scale, Tensor(bags, dtype="int64", requires_grad=False))
+
+
 # ---- Normalisation ------------------------------------------------------------------------------------------------------
 
 
@@ -147,10 +172,10 @@ def instance_norm(
 def batch_norm(
     input, running_mean=None, running_var=None, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5
 ):
-    """y = (x - mean) / sqrt(var + eps) w + b for every channel, (N, C, ...); running_var is biased, as in the layers"""
+    """y = (x - mean) / sqrt(var + eps) w + b for every channel, (N, C, ...); running_var follows the unbiased variance, as PyTorch's"""
     weight, bias = (None if p is None else p.astype(input.dtype) for p in (weight, bias))
     statistics = {"running_mean": running_mean, "running_var": running_var}
-    return ops.batch_norm(input, weight, bias, **statistics, training=training, momentum=momentum, eps=eps)
+    return ops.batch_norm(input, weight, bias, **statistics, training=training, momentum=momentum, eps=eps, unbiased=True)
 
 
 def normalize(input, p=2.0, dim=1, eps=1e-12):
@@ -164,7 +189,7 @@ def _norm(x, p, dim):
     if p == 1:
         return ops.abs(x).sum(dim, keepdims=True)
     if p == math.inf:
-        return ops.max(ops.abs(x), dim, keepdims=True)
+        return ops.amax(ops.abs(x), dim, keepdims=True)
     return (ops.abs(x) ** p).sum(dim, keepdims=True) ** (1 / p)
 
 

@@ -1,0 +1,3 @@
+"""`needle.data`, where PyTorch has it: datasets and loaders."""
+
+from needle.data import *

@@ -1,0 +1,64 @@
+"""What to say of PyTorch's names that are not here: what is here instead."""
+
+from collections.abc import Callable
+from typing import Any
+
+_THREE = "there are layers of one and two dimensions: Conv2d, MaxPool2d, BatchNorm2d, ..."
+_LAZY = "sizes are given: Linear(in_features, out_features), Conv2d(in_channels, ...)"
+_RANKS = "needle.distributed.replicate(model) sums gradients over the ranks of a job"
+
+NN: dict[str, str] = {
+    **dict.fromkeys(["Conv3d", "ConvTranspose3d", "MaxPool3d", "AvgPool3d", "BatchNorm3d", "Dropout3d", "InstanceNorm3d"], _THREE),
+    **dict.fromkeys(["AdaptiveAvgPool3d", "AdaptiveMaxPool3d", "conv3d", "max_pool3d", "avg_pool3d", "dropout3d"], _THREE),
+    **dict.fromkeys(["LazyLinear", "LazyConv1d", "LazyConv2d", "LazyBatchNorm1d", "LazyBatchNorm2d"], _LAZY),
+    **dict.fromkeys(["DataParallel", "SyncBatchNorm"], _RANKS),
+    "CTCLoss": "CrossEntropyLoss takes labels that are aligned",
+    "AdaptiveLogSoftmaxWithLoss": "CrossEntropyLoss over all classes is there",
+    "Softmax2d": "Softmax(dim=1) is it",
+    "NLLLoss2d": "NLLLoss takes images of labels",
+    "RReLU": "LeakyReLU and PReLU are there",
+    **dict.fromkeys(["Fold", "fold"], "ConvTranspose2d puts windows together"),
+    **dict.fromkeys(["grid_sample", "affine_grid"], "nn.functional.interpolate resizes; indexing picks pixels"),
+    **dict.fromkeys(["LocalResponseNorm", "local_response_norm"], "GroupNorm and BatchNorm2d are there"),
+    **dict.fromkeys(["LPPool1d", "LPPool2d"], "AvgPool2d of powers is it"),
+    **dict.fromkeys(["MaxUnpool1d", "MaxUnpool2d", "max_unpool2d"], "Upsample and ConvTranspose2d enlarge"),
+    **dict.fromkeys(["MultiMarginLoss", "MultiLabelMarginLoss", "MultiLabelSoftMarginLoss"], "BCEWithLogitsLoss is for several labels"),
+    **dict.fromkeys(["CircularPad1d", "CircularPad2d"], "nn.functional.pad(x, widths, mode='circular') is it"),
+    **dict.fromkeys(["relu_", "leaky_relu_", "elu_", "selu_", "hardtanh_"], "the function without _ gives a new tensor"),
+    "multi_head_attention_forward": "nn.MultiheadAttention, and scaled_dot_product_attention",
+    "ctc_loss": "cross_entropy takes labels that are aligned",
+}  # fmt: skip
+
+OPTIM: dict[str, str] = {
+    "SparseAdam": "gradients are dense: Adam",
+    **dict.fromkeys(["ASGD", "Rprop", "Adafactor", "Muon"], "SGD, Adam, AdamW, RMSprop, Adagrad, Adadelta, Adamax, NAdam, RAdam and Lion are there"),
+    "swa_utils": "EMA keeps averages of parameters",
+    "ChainedScheduler": "SequentialLR puts schedules one after the other",
+}  # fmt: skip
+
+DATA: dict[str, str] = {
+    "get_worker_info": "workers are threads of this process",
+    "DistributedSampler": "needle.distributed.shared(dataset) gives each rank its part",
+    "ChainDataset": "ConcatDataset joins datasets, itertools.chain iterables",
+}
+
+DISTRIBUTIONS: dict[str, str] = {
+    **dict.fromkeys(["Beta", "Gamma", "Dirichlet", "StudentT", "Chi2", "Poisson"], "there is no derivative of the gamma function"),
+    "MultivariateNormal": "Independent(Normal(mean, std), 1) has a diagonal covariance",
+    "TransformedDistribution": "log_prob of the base plus the logarithm of the Jacobian's determinant is it",
+}
+
+
+def says(module: str, hints: dict[str, str]) -> Callable[[str], Any]:
+    """A `__getattr__` of a module: an AttributeError that says what there is in the place of a name.
+
+    >>> says("needle.nn", NN)("Conv3d")
+    Traceback (most recent call last):
+    AttributeError: needle.nn has no 'Conv3d'; there are layers of one and two dimensions: Conv2d, MaxPool2d, BatchNorm2d, ...
+    """
+
+    def missing(name: str) -> Any:
+        hint = f"; {hints[name]}" if name in hints else ""
+        raise AttributeError(f"{module} has no {name!r}{hint}", name=name)
+
+    return missing

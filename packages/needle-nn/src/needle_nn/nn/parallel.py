@@ -1,0 +1,8 @@
+"""PyTorch's place of layers that use several GPUs; here it says what there is instead."""
+
+from typing import Any
+
+
+def __getattr__(name: str) -> Any:
+    hint = "needle.distributed.replicate makes replicas of a model on the ranks of a job, with gradients summed"
+    raise AttributeError(f"needle.nn.parallel has no {name!r}; {hint}", name=name)
