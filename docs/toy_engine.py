@@ -123,7 +123,7 @@ _mul_scalar = op("MulScalar", lambda x, c: x * c, lambda g, y, c: g * c)
 _power_scalar = op("PowerScalar", lambda x, c: x**c, lambda g, y, c: g * c * y.inputs[0] ** (c - 1))
 _summation = op("Summation", lambda x, axes: x.sum(axes), lambda g, y, axes: _spread(g, y.inputs[0].shape, axes))
 _reshape = op("Reshape", np.reshape, lambda g, y, shape: reshape(g, y.inputs[0].shape))
-broadcast_to = op("BroadcastTo", np.broadcast_to, lambda g, y, shape: g)  # the engine adds up what was repeated
+broadcast_to = op("BroadcastTo", np.broadcast_to, lambda g, y, shape: sum_to(g, y.inputs[0].shape))
 _transpose = op("Transpose", lambda x, i, j: x.swapaxes(i, j), lambda g, y, i, j: transpose(g, (i, j)))
 _matmul = op(
     "MatMul", np.matmul, lambda g, y: (matmul(g, transpose(y.inputs[1])), matmul(transpose(y.inputs[0]), g))
