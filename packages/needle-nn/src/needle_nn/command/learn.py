@@ -75,7 +75,7 @@ def start(args: argparse.Namespace) -> int:
     """Write what is not there yet; a student's file is never overwritten."""
     found, folder = _chapter(args.chapter), Path(args.folder)
     folder.mkdir(parents=True, exist_ok=True)
-    written = {folder / f"chapter{found.number}.md": found.text}
+    written = {folder / f"chapter{found.number}.md": found.text.replace("../", "")}  # links are those of a clone
     written |= {folder / found.file(ending): found.start(ending) for ending in found.files}
     for path, text in written.items():
         if path.exists():
