@@ -45,7 +45,7 @@ nox.needs_version = ">=2024.4.15"
 nox.options.default_venv_backend = "virtualenv"  # comes with nox, and needs no ensurepip
 nox.options.error_on_external_run = True
 nox.options.sessions = ["lint", "typecheck", "tests", "cpu_only", "integration", "kernels_debug", "clang"]
-nox.options.sessions += ["distributed", "cuda_emulated", "cuda_compile"]
+nox.options.sessions += ["distributed", "cuda_emulated", "cuda_compile", "docs"]
 # Python compiles what is imported, a small part of what pip would compile; "0" is how pip is told not to.
 os.environ |= {"PIP_NO_COMPILE": "0", "PYTHONDONTWRITEBYTECODE": ""}
 each_package = nox.parametrize("package", [nox.param(name, id=name) for name in PACKAGES])
@@ -324,9 +324,11 @@ def typecheck(session: nox.Session) -> None:
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """Run the examples of the README files and docs/, and follow the links between pages."""
+    """Run the examples of the README files and docs/, follow their links, and build the site into build/site."""
     install(session, *CPU, extras="[test]")
+    session.install("mkdocs>=1.6,<2", "mkdocs-material>=9.7,<10")
     session.run("python", "docs/check.py")
+    session.run("python", "docs/website/build.py", "build/site")
 
 
 @nox.session

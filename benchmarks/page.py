@@ -46,7 +46,9 @@ def render(report: dict[str, Any], drawn: dict[str, str], folder: str, notes: di
     out = [*introduction(report, most), "## Targets", ""]
     found = targets.outcomes(report)
     if any(o.value is not None for o in found):
-        out += picture("targets.svg", pictures.targets("Targets: measured, as multiples of the must", found), "Targets")
+        out += picture(
+            "targets.svg", pictures.targets("Targets: measured, as multiples of what is required", found), "Targets"
+        )
     out += [*target_table(found), "", "## Where peers are ahead", "", *ahead(report, found, most, notes), ""]
     overview = geometric_means(report, most)
     if overview:
@@ -102,10 +104,10 @@ def introduction(report: dict[str, Any], most: int) -> list[str]:
 
 
 def target_table(found: list[targets.Outcome]) -> list[str]:
-    lines = ["| target | against | measured | must | aim | |", "|---|---|--:|--:|--:|---|"]
+    lines = ["| target | against | measured | required | aim | |", "|---|---|--:|--:|--:|---|"]
     for o in found:
         mark = (
-            "not measured" if o.value is None else "aim reached" if o.reached else "✓" if o.kept else "**must missed**"
+            "not measured" if o.value is None else "aim reached" if o.reached else "✓" if o.kept else "**not reached**"
         )
         note = f"{mark} ({o.note})" if o.note else mark
         lines.append(
@@ -115,13 +117,13 @@ def target_table(found: list[targets.Outcome]) -> list[str]:
 
 
 def ahead(report: dict[str, Any], found: list[targets.Outcome], threads: int, notes: dict[str, str]) -> list[str]:
-    """Missed musts with what notes.md says about them, then every case in which a peer is faster."""
+    """Missed requirements with what notes.md says about them, then every case in which a peer is faster."""
     missed = [o for o in found if o.value is not None and not o.kept]
-    lines = [] if missed else ["All musts that were measured hold.", ""]
+    lines = [] if missed else ["All required values that were measured are reached.", ""]
     for o in missed:
         name = f"{o.name}, against {NAMES[o.peer]}" if o.peer else o.name
         short = 1 - (o.value / o.must if o.ratio else o.must / o.value) if o.value else 1.0
-        told = f"- **{name}: {o.shown[0]}, must be {o.shown[1]}: {short:.0%} short.** {' '.join(notes.get(o.name, '').split())}"
+        told = f"- **{name}: {o.shown[0]}, required {o.shown[1]}: {short:.0%} short.** {' '.join(notes.get(o.name, '').split())}"
         lines.append(told.rstrip())
     lines += [""] if missed else []
     rows = [r for r in report["results"] if r["threads"] == threads]

@@ -107,7 +107,7 @@ def bars(title: str, rows: Sequence[tuple[str, dict[str, float]]]) -> str:
 
 
 def targets(title: str, outcomes: Sequence[Outcome]) -> str:
-    """Every measured target as a multiple of its must: right of 1 it is kept; a line marks the aim."""
+    """Every measured target as a multiple of what is required: right of 1 it is kept; a line marks the aim."""
     shown = [o for o in outcomes if o.value is not None]
 
     def share(o: Outcome, value: float) -> float:
@@ -119,13 +119,13 @@ def targets(title: str, outcomes: Sequence[Outcome]) -> str:
         value = share(o, o.value or 1)
         color = GOOD if o.reached else FAIR if o.kept else BAD
         name = f"{o.name.partition(' (')[0].partition(', forward')[0]}{' / JAX' if o.peer == 'jax' else ''}"
-        note = f"{o.name}: {o.shown[0]}, must {o.shown[1]}, aim {o.shown[2]}"
+        note = f"{o.name}: {o.shown[0]}, required {o.shown[1]}, aim {o.shown[2]}"
         parts.append(tag("text", name, x=NAMED, y=y + BAR - 1, text_anchor="end"))
         mark = axis.x(share(o, o.aim))
         parts += axis.bar(value, y, color, note, o.shown[0], clear=0.0 if o.reached else mark)
         parts.append(tag("line", x1=mark, x2=mark, y1=y - 3, y2=y + BAR + 2, class_="one"))
         y += BAR + GAP
-    key = legend((("aim reached (line)", GOOD), ("must kept", FAIR), ("must missed", BAD)), 16, 46)
+    key = legend((("aim reached (line)", GOOD), ("required value reached", FAIR), ("not reached", BAD)), 16, 46)
     return document(LEFT + PLOT + RIGHT, y + 8, title, [*key, *axis.lines(TOP, y), *parts])
 
 

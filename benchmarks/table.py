@@ -58,10 +58,10 @@ def install_lines(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def target_lines(report: dict[str, Any]) -> list[str]:
-    """Every target with what was measured; a missed must is marked."""
-    lines = [f"{'target':62}{'measured':>10}{'must':>9}{'aim':>9}"]
+    """Every target with what was measured; one that is not reached is marked."""
+    lines = [f"{'target':62}{'measured':>10}{'required':>9}{'aim':>9}"]
     for o in targets.outcomes(report):
         name = f"{o.name} / {NAMES[o.peer]}" if o.peer else o.name
-        mark = "" if o.value is None else "aim reached" if o.reached else "" if o.kept else "MUST MISSED"
+        mark = "" if o.value is None else "aim reached" if o.reached else "" if o.kept else "NOT REACHED"
         lines.append(f"{name[:61]:62}{o.shown[0]:>10}{o.shown[1]:>9}{o.shown[2]:>9}  {mark}")
     return lines

@@ -1,6 +1,6 @@
 """What is aimed at: the best time of a peer over ours, with all cores, and what memory, import and disk may cost.
 
-A `must` that does not hold is a defect and shown as one; an `aim` is where we want to be.
+A `must`, the required value, that does not hold is a defect and shown as one; an `aim` is where we want to be.
 """
 
 from typing import Any, NamedTuple

@@ -131,7 +131,7 @@ def test_table(tool, report):
     table = tool("table")
     line = table.line(report["results"][3], ("numpy", "torch", "compile"))
     assert line.split() == ["exp", "1M", "2", "-", "2.00x", "n/a", "1", "ms", "-", "2", "ms", "n/a"]
-    marked = [line for line in table.target_lines(report) if "MUST MISSED" in line]
+    marked = [line for line in table.target_lines(report) if "NOT REACHED" in line]
     assert len(marked) == 1 and "transposed" in marked[0]
 
 
@@ -143,7 +143,7 @@ def test_page(tool, report, tmp_path):
     (tmp_path / "docs" / "benchmarks" / "of-an-older-run.svg").write_text("")
     page.write(path, report, notes)
     text = path.read_text()
-    assert "0.50×, must be 1.2×: 58% short.** The profile shows it." in text
+    assert "0.50×, required 1.2×: 58% short.** The profile shows it." in text
     assert "| recorded add 8x8 | PyTorch | **10.00×** | 8× | 12× | ✓ |" in text
     assert "PyTorch is ahead (ratio below 0.95) in 1 of 3 cases, 2 threads" in text
     assert "| strided: add transposed 2000x1000 | **0.50×** | 2 ms | 1 ms |" in text

@@ -1,4 +1,4 @@
-"""Pictures of graphs: DOT text, and SVG by a layered layout of our own."""
+"""Pictures of graphs: DOT text, and SVG by Needle's own layered layout."""
 
 import bisect
 import functools

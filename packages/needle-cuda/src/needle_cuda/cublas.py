@@ -1,6 +1,6 @@
 """Matrix products by cuBLAS, through cupy's bindings, where its library is there.
 
-NEEDLE_CUDA_CUBLAS=0 or `use_cublas(False)` switch it off, and products are those of our own kernels.
+NEEDLE_CUDA_CUBLAS=0 or `use_cublas(False)` switch it off, and products are computed by Needle's own kernels.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Matrix products: tiled kernels of our own, or cuBLAS where cupy brings it."""
+"""Matrix products: Needle's tiled kernels, or cuBLAS where cupy brings it."""
 
 import math
 from functools import lru_cache

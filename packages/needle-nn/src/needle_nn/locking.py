@@ -122,7 +122,7 @@ class Lock:
 
 
 def _runs(process: int, host: str) -> bool:
-    """Whether another process of this number runs here; a number of our own is that of a container's earlier life."""
+    """Whether another process of this number runs here; this process's own number is that of a container's earlier life."""
     if host != socket.gethostname() or process == os.getpid():
         return False
     try:

@@ -21,6 +21,8 @@ A first run, on data that comes with the package:
   needle serve runs/text           the same behind a page on this machine
   needle export runs/digits m.onnx the model for onnxruntime and others
 
+And a course: needle learn
+
 NEEDLE_TRACEBACK=1 shows where an error comes from."""
 
 
@@ -29,7 +31,7 @@ def parser() -> Any:
     import argparse
 
     from needle_nn import __version__
-    from needle_nn.command import bench, evaluate, export, generate, info, launch, serve, train
+    from needle_nn.command import bench, evaluate, export, generate, info, launch, learn, serve, train
     from needle_nn.command.arguments import Parser
 
     made = Parser(
@@ -40,7 +42,7 @@ def parser() -> Any:
     )
     made.add_argument("--version", action="version", version=f"needle-nn {__version__}")
     commands = made.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
-    for module in (train, evaluate, generate, serve, export, launch, info, bench):
+    for module in (train, evaluate, generate, serve, export, launch, learn, info, bench):
         module.add_to(commands)
     return made
 
