@@ -17,7 +17,6 @@ sys.path.insert(0, str(ROOT))
 
 from mpi4py import MPI as mpi  # noqa: E402
 
-import needle as ndl  # noqa: E402
 import needle_ndarray as nd  # noqa: E402
 from benchmarks import scaling  # noqa: E402
 from needle_nn import distributed as dist  # noqa: E402

@@ -1,4 +1,4 @@
-"""A transformer whose layers are cut within: `needle launch -n 2 examples/tensor_parallel.py` learns the same bits as `python` does."""
+"""A transformer cut within its layers: `needle launch -n 2 examples/tensor_parallel.py` learns the bits that `python` does."""
 
 import argparse
 
@@ -20,7 +20,8 @@ class Model(nn.Module):
         self.tokens = dist.RowEmbedding(nn.Embedding(rows, width), shards)
         self.positions = nn.Embedding(context, width)
         self.layers = [
-            dist.ShardedLayer(nn.TransformerLayer(width, heads, width // heads, 4 * width), shards) for _ in range(layers)
+            dist.ShardedLayer(nn.TransformerLayer(width, heads, width // heads, 4 * width), shards)
+            for _ in range(layers)
         ]
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary)
 
@@ -49,7 +50,9 @@ def main(steps=100, batch=8, context=32, seed=0):
         optimizer.step()
         losses.append(loss.item())
         if step % 20 == 0 and world.rank == 0:
-            print(f"step {step}: loss {losses[-1]!r}, {model.tokens.weights[0].shape[0]} rows in each shard", flush=True)
+            print(
+                f"step {step}: loss {losses[-1]!r}, {model.tokens.weights[0].shape[0]} rows in each shard", flush=True
+            )
     return losses
 
 

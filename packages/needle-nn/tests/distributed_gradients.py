@@ -179,14 +179,20 @@ def check_batch_norm():
         y = norm(x)
         (ndl.tanh(y) * ndl.Tensor(factor, dtype="float64")).sum().backward()
         grads = [norm.weight.grad, norm.bias.grad]
-        return [y.numpy(), x.grad.numpy()], [g.numpy() for g in grads], [norm.running_mean.numpy(), norm.running_var.numpy()]
+        return (
+            [y.numpy(), x.grad.numpy()],
+            [g.numpy() for g in grads],
+            [norm.running_mean.numpy(), norm.running_var.numpy()],
+        )
 
     def on(world):
         norm = dist.synchronised(nn.Sequential(nn.BatchNorm2d(2, dtype="float64")), world).modules[0]
         return learnt(norm, batches[world.rank], factors[world.rank])
 
     mine, grads, running = on(world)
-    outer, inner, statistics = learnt(nn.BatchNorm2d(2, dtype="float64"), np.concatenate(batches), np.concatenate(factors))
+    outer, inner, statistics = learnt(
+        nn.BatchNorm2d(2, dtype="float64"), np.concatenate(batches), np.concatenate(factors)
+    )
     rows = slice(sum(sizes[: world.rank]), sum(sizes[: world.rank + 1]))
     summed = [world.all_reduce(ndl.Tensor(g, dtype="float64").realize_cached_data()).numpy() for g in grads]
     for found, wanted in zip([*mine, *summed, *running], [*(a[rows] for a in outer), *inner, *statistics], strict=True):
@@ -218,7 +224,16 @@ def check_capture():
     assert found == [2.0 * world.size * (1 + i) for i in range(5)], found
 
 
-for check in (check_ops, check_ties, check_pipeline, check_stages, check_cut, check_batch_norm, check_once, check_capture):
+for check in (
+    check_ops,
+    check_ties,
+    check_pipeline,
+    check_stages,
+    check_cut,
+    check_batch_norm,
+    check_once,
+    check_capture,
+):
     check()
 world.barrier()
 print("gradients are right")

@@ -1,4 +1,4 @@
-"""Run as ranks: a small transformer cut within its layers; prints a sha256 of all that it learns, the same on any number of ranks."""
+"""Run as ranks: a small transformer cut within its layers; prints a sha256 of what it learns, the same on any number of ranks."""
 
 import hashlib
 

@@ -6,7 +6,8 @@ import importlib
 import pytest
 
 MODULES = """
-    agreement communicator cutting flat gathering launching ops parallel parts pipeline sharding starting tensors testing trees worker
+    agreement communicator cutting flat gathering launching ops parallel parts pipeline sharding starting
+    tensors testing trees worker
 """.split()
 
 

@@ -17,7 +17,8 @@ def can_make_machines():
     """Whether this user may have network namespaces with cables between them, and Open MPI is there to use them."""
     if os.geteuid() or not all(map(shutil.which, ("ip", "tc", "unshare"))):
         return False
-    trial = "mkdir -p /run/netns && mount -t tmpfs none /run/netns && ip link add name end1 type veth peer name end2 && ip netns add place"
+    trial = "mkdir -p /run/netns && mount -t tmpfs none /run/netns && ip link add name end1 type veth peer name end2"
+    trial += " && ip netns add place"
     done = subprocess.run(["unshare", "--mount", "--net", "sh", "-c", trial], capture_output=True, timeout=20)
     try:
         return done.returncode == 0 and launching.find_launcher().flavour == "openmpi"
@@ -56,7 +57,9 @@ def test_the_same_bits_by_tcp(tmp_path):
     )
     found = on_machines(tmp_path, 2, 2, tmp_path / "program.py", options=["--no-prefix"])
     assert expected.code == found.code == 0, expected.err + found.out
-    shas = [json.loads(next(line for line in done.out.splitlines() if '"sha"' in line))["sha"] for done in (expected, found)]
+    shas = [
+        json.loads(next(line for line in done.out.splitlines() if '"sha"' in line))["sha"] for done in (expected, found)
+    ]
     assert shas[0] == shas[1]
 
 

@@ -67,7 +67,9 @@ def test_a_random_rank_at_a_random_moment(seed, tmp_path, tmp_path_factory, caps
         says = folder / "says"
         says.mkdir(parents=True)
         kill = killer(chance, says, before, seconds / 3 * 0.6**attempt)
-        done = launch(before, PROGRAM, options(kind, folder), says, options=["--no-prefix"], meanwhile=kill, timeout=120)
+        done = launch(
+            before, PROGRAM, options(kind, folder), says, options=["--no-prefix"], meanwhile=kill, timeout=120
+        )
         if done.found is not None and done.found[0] != "the end":
             break
     doing, moment = done.found
@@ -75,11 +77,15 @@ def test_a_random_rank_at_a_random_moment(seed, tmp_path, tmp_path_factory, caps
     assert done.code != 0 and done.left == [] and gone < 5, (doing, gone, done.err)
     (tmp_path / "again").mkdir()
     arguments = (PROGRAM, options(kind, folder), tmp_path / "again")
-    again = run([*map(str, arguments)], timeout=120) if after == 1 else launch(
-        after, *arguments, options=["--no-prefix"], timeout=120
+    again = (
+        run([*map(str, arguments)], timeout=120)
+        if after == 1
+        else launch(after, *arguments, options=["--no-prefix"], timeout=120)
     )
     assert again.code == 0, again.err
     found = json.loads(again.out.splitlines()[-1])
     assert found["sha"] == sha, (seed, kind, doing)
     with capsys.disabled():
-        print(f"{seed}: {kind}, {before} ranks, {doing}: gone after {gone:.2f} s; goes on at step {found['begun']} with {after}")
+        print(
+            f"{seed}: {kind}, {before} ranks, {doing}: gone after {gone:.2f} s; goes on at step {found['begun']} with {after}"
+        )

@@ -83,7 +83,10 @@ def test_same_bits_everywhere(tmp_path, tmp_path_factory, kind, ranks, threads, 
 
 #: Open MPI and MPICH without shared memory.
 TCP_ONLY = {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "tcp,self", "MPIR_CVAR_NOLOCAL": "1"}
-TCP = [("mlp", 4, True), *(pytest.param(*case, marks=pytest.mark.slow) for case in (("cnn", 2, False), ("gpt", 4, True), ("lstm", 2, True)))]
+TCP = [
+    ("mlp", 4, True),
+    *(pytest.param(*case, marks=pytest.mark.slow) for case in (("cnn", 2, False), ("gpt", 4, True), ("lstm", 2, True))),
+]
 
 
 @needs_mpi

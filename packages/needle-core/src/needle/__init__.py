@@ -32,7 +32,9 @@ __version__ = "0.1.0"
 globals().update(_FUNCTIONS)  # PyTorch's names of what is above
 
 # needle-nn depends on this package, and drawing takes longer to import than everything else: on first use.
-_ON_FIRST_USE = tuple("nn optim data distributions func onnx distributed testing drawing profiling capturing utils amp backends".split())
+_ON_FIRST_USE = tuple(
+    "nn optim data distributions func onnx distributed testing drawing profiling capturing utils amp backends".split()
+)
 _FROM = {"draw_graph": "drawing", "Graph": "drawing", "profile": "profiling", "Profile": "profiling"}
 _FROM["vmap"] = "batching"
 _FROM["autocast"] = "amp"

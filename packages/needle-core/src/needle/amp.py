@@ -23,7 +23,9 @@ def _tell(what: str) -> None:
     """Say once in a process that there are no halves."""
     if what not in _told:
         _told.add(what)
-        warnings.warn(f"{what}: there is no float16 or bfloat16 here: float32 stays float32", RuntimeWarning, stacklevel=4)
+        warnings.warn(
+            f"{what}: there is no float16 or bfloat16 here: float32 stays float32", RuntimeWarning, stacklevel=4
+        )
 
 
 class autocast(ContextDecorator):

@@ -120,12 +120,12 @@ def full_like(
     return _made(nd.full(x.shape, fill_value, x.dtype if dtype is None else dtype, where), requires_grad)
 
 
-def empty(
-    *shape: Any, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False
-) -> Tensor:
+def empty(*shape: Any, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Uninitialised."""
     shape = given_shape("empty", shape, size)
-    return _made(nd.empty(_size(shape[0] if len(shape) == 1 else shape), dtype or get_default_dtype(), device), requires_grad)
+    return _made(
+        nd.empty(_size(shape[0] if len(shape) == 1 else shape), dtype or get_default_dtype(), device), requires_grad
+    )
 
 
 def empty_like(x: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:

@@ -5,6 +5,7 @@ from needle._sister import sister
 with sister("needle.data", "needle-nn"):
     from needle_nn.data import *
 
+
 def __getattr__(name: str):
     from needle_nn import absent
 

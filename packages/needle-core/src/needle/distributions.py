@@ -5,6 +5,7 @@ from needle._sister import sister
 with sister("needle.distributions", "needle-nn"):
     from needle_nn.distributions import *
 
+
 def __getattr__(name: str):
     from needle_nn import absent
 

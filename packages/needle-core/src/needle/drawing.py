@@ -382,7 +382,11 @@ def _svg(graph: Graph) -> str:
         path += "" if v < count else f" V{ends[rank[v]]:.1f}"
         arrow = f' marker-end="url(#arrow)" data-edge="{edge[0]}-{edge[1]}"' if edge else ""
         crosses = edge is not None and graph.crosses(*edge)
-        line = 'stroke="#c2410c" stroke-width="1.8" stroke-dasharray="5 3"' if crosses else 'stroke="#8a8f98" stroke-width="1.2"'
+        line = (
+            'stroke="#c2410c" stroke-width="1.8" stroke-dasharray="5 3"'
+            if crosses
+            else 'stroke="#8a8f98" stroke-width="1.2"'
+        )
         lines.append(f'<path d="{path}" fill="none" {line}{arrow}/>')
     for v, node in enumerate(nodes):
         lines.append(_box(node, x[v], tops[rank[v]], layout.widths[v], heights[v]))

@@ -9,6 +9,7 @@ share("nn", "functional", "init", "utils", "utils.parametrizations", "utils.rnn"
 # PyTorch's modules of what is in needle.nn and in needle_nn.nn.module here
 share("nn", modules="", parameter="module", **{"modules.module": "module"})
 
+
 def __getattr__(name: str):
     from needle_nn import absent
 

@@ -7,6 +7,7 @@ with sister("needle.optim", "needle-nn"):
 
 share("optim", "lr_scheduler")
 
+
 def __getattr__(name: str):
     from needle_nn import absent
 

@@ -57,14 +57,24 @@ def _settings(dtype: Any, device: Any, requires_grad: bool, generator: Any) -> d
 
 
 def rand(
-    *shape: Any, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False, generator: Any = None
+    *shape: Any,
+    size: Any = None,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    generator: Any = None,
 ) -> Tensor:
     """U(0, 1): even on [0, 1)."""
     return init.rand(*given_shape("rand", shape, size), **_settings(dtype, device, requires_grad, generator))
 
 
 def randn(
-    *shape: Any, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False, generator: Any = None
+    *shape: Any,
+    size: Any = None,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    generator: Any = None,
 ) -> Tensor:
     """N(0, 1): normal."""
     return init.randn(*given_shape("randn", shape, size), **_settings(dtype, device, requires_grad, generator))

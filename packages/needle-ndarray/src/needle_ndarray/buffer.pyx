@@ -1,7 +1,7 @@
 """Host memory: buffers, and the caching allocator that hands them out.
 
 Fresh memory costs a page fault per 4 KB, more than the arithmetic done on it. So a buffer whose last array dies goes to the
-free list of its size class instead of back to the system, up to a ceiling. Its memoryview, which is expensive to make, stays with it.
+free list of its size class instead of back to the system, up to a ceiling. Its memoryview, expensive to make, stays with it.
 """
 
 import os

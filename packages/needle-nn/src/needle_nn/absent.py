@@ -22,7 +22,8 @@ NN: dict[str, str] = {
     **dict.fromkeys(["LocalResponseNorm", "local_response_norm"], "GroupNorm and BatchNorm2d are there"),
     **dict.fromkeys(["LPPool1d", "LPPool2d"], "AvgPool2d of powers is it"),
     **dict.fromkeys(["MaxUnpool1d", "MaxUnpool2d", "max_unpool2d"], "Upsample and ConvTranspose2d enlarge"),
-    **dict.fromkeys(["MultiMarginLoss", "MultiLabelMarginLoss", "MultiLabelSoftMarginLoss"], "BCEWithLogitsLoss is for several labels"),
+    **dict.fromkeys(["MultiMarginLoss", "MultiLabelMarginLoss"], "BCEWithLogitsLoss is for several labels"),
+    "MultiLabelSoftMarginLoss": "BCEWithLogitsLoss is it",
     **dict.fromkeys(["CircularPad1d", "CircularPad2d"], "nn.functional.pad(x, widths, mode='circular') is it"),
     **dict.fromkeys(["relu_", "leaky_relu_", "elu_", "selu_", "hardtanh_"], "the function without _ gives a new tensor"),
     "multi_head_attention_forward": "nn.MultiheadAttention, and scaled_dot_product_attention",
@@ -31,7 +32,7 @@ NN: dict[str, str] = {
 
 OPTIM: dict[str, str] = {
     "SparseAdam": "gradients are dense: Adam",
-    **dict.fromkeys(["ASGD", "Rprop", "Adafactor", "Muon"], "SGD, Adam, AdamW, RMSprop, Adagrad, Adadelta, Adamax, NAdam, RAdam and Lion are there"),
+    **dict.fromkeys(["ASGD", "Rprop", "Adafactor", "Muon"], "SGD, AdamW, RMSprop, Adagrad, NAdam, RAdam and Lion are there"),
     "swa_utils": "EMA keeps averages of parameters",
     "ChainedScheduler": "SequentialLR puts schedules one after the other",
 }  # fmt: skip
@@ -43,7 +44,9 @@ DATA: dict[str, str] = {
 }
 
 DISTRIBUTIONS: dict[str, str] = {
-    **dict.fromkeys(["Beta", "Gamma", "Dirichlet", "StudentT", "Chi2", "Poisson"], "there is no derivative of the gamma function"),
+    **dict.fromkeys(
+        ["Beta", "Gamma", "Dirichlet", "StudentT", "Chi2", "Poisson"], "there is no derivative of the gamma function"
+    ),
     "MultivariateNormal": "Independent(Normal(mean, std), 1) has a diagonal covariance",
     "TransformedDistribution": "log_prob of the base plus the logarithm of the Jacobian's determinant is it",
 }

@@ -60,8 +60,12 @@ array_api: _Any = needle_ndarray
 LAZY_MODE = False
 
 
-def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, allow_unused=False, only_inputs=True):
-    """PyTorch's `autograd.grad` (`retain_graph` and `only_inputs` change nothing): gradients of outputs with respect to inputs, as a tuple; no `.grad` is touched.
+def grad(
+    outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, allow_unused=False, only_inputs=True
+):
+    """PyTorch's `autograd.grad`: gradients of outputs with respect to inputs, as a tuple; no `.grad` is touched.
+
+    `retain_graph` and `only_inputs` change nothing.
 
     >>> import needle as ndl
     >>> x = ndl.tensor([3.0], requires_grad=True)

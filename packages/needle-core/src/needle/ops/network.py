@@ -192,8 +192,17 @@ def layer_norm(x, weight=None, bias=None, eps=1e-5):
 
 
 def batch_norm(
-    x, weight=None, bias=None, *, running_mean=None, running_var=None, training=True, momentum=0.1, eps=1e-5, axis=1,
-    unbiased=False
+    x,
+    weight=None,
+    bias=None,
+    *,
+    running_mean=None,
+    running_var=None,
+    training=True,
+    momentum=0.1,
+    eps=1e-5,
+    axis=1,
+    unbiased=False,
 ):
     """Normalise every channel over all other axes: y = (x - mean) / sqrt(var + eps) weight + bias.
 

@@ -1,8 +1,9 @@
 """Arguments by the names that NumPy and PyTorch have for them."""
 
 import functools
+from collections.abc import Callable
 from types import FunctionType
-from typing import Any
+from typing import Any, cast
 
 #: Other names of an argument, by the name it has here.
 SYNONYMS = {
@@ -17,9 +18,9 @@ SYNONYMS = {
 }
 
 
-def any_spelling(function: FunctionType) -> Any:
+def any_spelling(function: Callable[..., Any]) -> Any:
     """The function, whose axes and the like may be given by other names too: `softmax(x, dim=1)`."""
-    code = function.__code__
+    code = cast(FunctionType, function).__code__
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     meant = {other: name for name in names for other in SYNONYMS.get(name, ()) if other not in names}
     if not meant:

@@ -23,6 +23,10 @@ add_methods({name: missing.Missing(name, hint) for name, hint in missing.METHODS
 vars(autograd).update(Function=Function, **functions.AUTOGRAD)
 
 #: What `needle` takes over: `add`, which takes alpha as a method, is the course's as a function.
-FUNCTIONS = {name: f for name, f in (both.FUNCTIONS | composed.FUNCTIONS | functions.FUNCTIONS).items() if name not in ops.__all__}
+FUNCTIONS = {
+    name: f
+    for name, f in (both.FUNCTIONS | composed.FUNCTIONS | functions.FUNCTIONS).items()
+    if name not in ops.__all__
+}
 #: Names that `from needle import *` leaves alone: they are those of builtins.
 ON_REQUEST = functions.ON_REQUEST

@@ -109,13 +109,17 @@ def aminmax(a: Tensor, *, dim: int | None = None, keepdim: bool = False) -> tupl
     return ops.amin(a, dim, keepdim), ops.amax(a, dim, keepdim)
 
 
-def var_mean(a: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: Any = None) -> tuple:
+def var_mean(
+    a: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: Any = None
+) -> tuple:
     """The variance, with n - 1 below the line, and the mean"""
     ddof = int(unbiased) if correction is None else correction
     return ops.var(a, dim, keepdim, ddof), ops.mean(a, dim, keepdim)
 
 
-def std_mean(a: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: Any = None) -> tuple:
+def std_mean(
+    a: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: Any = None
+) -> tuple:
     """The deviation, with n - 1 below the line, and the mean"""
     ddof = int(unbiased) if correction is None else correction
     return ops.std(a, dim, keepdim, ddof), ops.mean(a, dim, keepdim)
@@ -309,6 +313,16 @@ def scalar_tensor(value: Any, *, dtype: Any = None) -> Tensor:
     return Tensor(float(value), dtype=dtype or get_default_dtype(), requires_grad=False)
 
 
-_ALONE = (atleast_1d, atleast_2d, column_stack, dstack, tril_indices, triu_indices, logspace, cartesian_prod, block_diag)
+_ALONE = (
+    atleast_1d,
+    atleast_2d,
+    column_stack,
+    dstack,
+    tril_indices,
+    triu_indices,
+    logspace,
+    cartesian_prod,
+    block_diag,
+)
 FUNCTIONS = _SPELLED | {f.__name__: any_spelling(f) for f in (*_ALONE, scalar_tensor)}
 FUNCTIONS |= {"spmm": both.mm}

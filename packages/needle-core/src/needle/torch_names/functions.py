@@ -78,7 +78,9 @@ def _compile(model: Any = None, **settings: Any) -> Any:
     """The function or module as it is, which it says: `needle.capture` is what records and replays."""
     if model is None:
         return _compile
-    warnings.warn("compile: nothing is compiled; needle.capture(step) replays a whole step", RuntimeWarning, stacklevel=2)
+    warnings.warn(
+        "compile: nothing is compiled; needle.capture(step) replays a whole step", RuntimeWarning, stacklevel=2
+    )
     return model
 
 
@@ -118,7 +120,13 @@ FUNCTIONS |= {
     set_num_threads pi e inf nan newaxis float32 float64 int32 int64 uint8""".split()
 }
 #: What `import *` leaves alone, as `float`, `int`, `bool` and `compile` are Python's: dtypes under PyTorch's other names, mostly.
-ON_REQUEST = {"float": nd.float32, "double": nd.float64, "int": nd.int32, "long": nd.int64, "bool": nd.bool_}
+ON_REQUEST: dict[str, Any] = {
+    "float": nd.float32,
+    "double": nd.float64,
+    "int": nd.int32,
+    "long": nd.int64,
+    "bool": nd.bool_,
+}
 ON_REQUEST |= {"compile": _compile}
 #: What PyTorch has in `autograd`.
 AUTOGRAD: dict[str, Any] = {name: getattr(modes, name) for name in ("no_grad", "enable_grad", "set_grad_enabled")}

@@ -147,4 +147,6 @@ def fill_diagonal_(self: Tensor, fill_value: float) -> Tensor:
 
 
 METHODS: dict[str, Any] = {f"{name}_": _of(function, f"{name}_") for name, function in _FUNCTIONS.items()}
-METHODS |= {f.__name__: f for f in (fill_, zero_, copy_, normal_, uniform_, bernoulli_, random_, exponential_, fill_diagonal_)}
+METHODS |= {
+    f.__name__: f for f in (fill_, zero_, copy_, normal_, uniform_, bernoulli_, random_, exponential_, fill_diagonal_)
+}

@@ -200,6 +200,8 @@ METHODS: dict[str, Any] = {f.__name__: any_spelling(f) for f in _OWN}
 METHODS |= {name: _cast_to(name, dtype) for name, dtype in CASTS.items()}
 METHODS |= {"reshape_as": view_as, "is_cuda": property(lambda self: self.device.name.startswith("cuda"))}
 METHODS |= {"is_cpu": property(lambda self: not self.device.name.startswith("cuda"))}
-METHODS |= {name: property(lambda self: False) for name in ("is_sparse", "is_quantized", "is_mps", "is_meta", "is_nested")}
+METHODS |= {
+    name: property(lambda self: False) for name in ("is_sparse", "is_quantized", "is_mps", "is_meta", "is_nested")
+}
 METHODS |= {"itemsize": property(lambda self: self.dtype.itemsize), "ndimension": dim, "new": METHODS["new_empty"]}
 METHODS |= {"multinomial": sampling.multinomial, "bernoulli": sampling.bernoulli}

@@ -98,7 +98,7 @@ class RandomSampler(_Drawn):
         generator: Any = None,
     ):
         if type(seed) is bool:  # PyTorch's second argument
-            seed, replacement = None, seed
+            seed, replacement = None, bool(seed)
         seed = seed_of(generator) if seed is None else seed
         self.dataset, self.replacement = dataset, bool(replacement)
         n = length(dataset)

@@ -123,7 +123,8 @@ class Cut:
 
         All ranks go through the graph in the same order, and sends do not wait: no circle of ranks waits for each other.
         """
-        rank, values = self.world.rank, {}
+        rank = self.world.rank
+        values: dict[Tensor, Tensor] = {}
         needed, at = graph.needed_by(rank), graph.edges_at()
         token = start = Tensor(0.0, dtype="float32")
         for value in graph.order:

@@ -43,6 +43,8 @@ class SyncBatchNorm(BatchNorm1d):
         mean = all_reduce(x.sum(axes), world=self.world) / count
         centred = x - mean.reshape(shape)
         var = all_reduce((centred * centred).sum(axes), world=self.world) / count
+        assert self.running_mean is not None and self.running_var is not None
+        assert self.weight is not None and self.bias is not None  # it is made with all four
         for running, new in ((self.running_mean, mean), (self.running_var, var)):
             follow(running, new.realize_cached_data().astype(running.dtype), 1 - self.momentum, self.momentum)
         y = centred / ops.sqrt(var + self.eps).reshape(shape)

@@ -110,7 +110,7 @@ class ColumnLinear(Module):
 
     def forward(self, x):
         xs = self.shards.spread(x)
-        biases = self.biases or [None] * len(xs)
+        biases: list[Parameter | None] = [*self.biases] if self.biases else [None] * len(xs)
         return [ops.linear(x, w, b) for x, w, b in zip(xs, self.weights, biases, strict=True)]
 
     def whole(self) -> tuple[Tensor, Tensor | None]:

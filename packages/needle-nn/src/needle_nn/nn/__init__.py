@@ -1,7 +1,7 @@
 """Layers and losses. A layer is its formula, `__init__` and `forward`; see `Module`."""
 
 from needle_nn import absent
-from needle_nn.nn import functional, init, parallel, utils
+from needle_nn.nn import functional, init, parallel, utils  # noqa: F401 (nn.parallel says what there is instead)
 from needle_nn.nn.activations import (
     CELU,
     ELU,
@@ -116,7 +116,8 @@ from needle_nn.nn.summary import summary
 __all__ = [
     "Module", "Parameter", "summary", "functional", "init", "utils",
     "Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict", "Residual",
-    "Identity", "Linear", "Bilinear", "Embedding", "EmbeddingBag", "Dropout", "Dropout1d", "Dropout2d", "AlphaDropout", "CosineSimilarity",
+    "Identity", "Linear", "Bilinear", "Embedding", "EmbeddingBag", "Dropout", "Dropout1d", "Dropout2d", "AlphaDropout",
+    "CosineSimilarity",
     "PairwiseDistance",
     "Flatten", "Unflatten", "ZeroPad1d", "ZeroPad2d", "ConstantPad1d", "ConstantPad2d", "ReflectionPad1d", "ReflectionPad2d",
     "ReplicationPad1d", "ReplicationPad2d", "Upsample", "UpsamplingNearest2d", "UpsamplingBilinear2d", "PixelShuffle",

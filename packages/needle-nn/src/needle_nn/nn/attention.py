@@ -125,7 +125,8 @@ class Transformer(Module):
     batch_first : (B, T, embedding_size) instead
     sequence_len : the longest T
 
-    Within `needle.compat("torch")`, and where `d_model` or `nhead` is given, it is PyTorch's; see `make_encoder_decoder` in `multihead`.
+    Within `needle.compat("torch")`, and where `d_model` or `nhead` is given, it is PyTorch's; see
+    `make_encoder_decoder` in `multihead`.
     """
 
     def __init__(self, *args, **settings):

@@ -94,7 +94,15 @@ class Embedding(Module):
     padding_idx = None
 
     def __init__(
-        self, num_embeddings, embedding_dim, device=None, dtype="float32", *, padding_idx=None, max_norm=None, sparse=False
+        self,
+        num_embeddings,
+        embedding_dim,
+        device=None,
+        dtype="float32",
+        *,
+        padding_idx=None,
+        max_norm=None,
+        sparse=False,
     ):
         super().__init__()
         if isinstance(device, int):  # PyTorch's third argument
@@ -126,7 +134,7 @@ class Embedding(Module):
 
 
 class EmbeddingBag(Embedding):
-    """y = mean, or sum, of weight[ids] over each bag of ids: (N, L) -> (N, embedding_dim), or ids one after the other, with offsets.
+    """y = mean, or sum, of weight[ids] over each bag of ids: (N, L) -> (N, embedding_dim), or all ids in a row, with offsets.
 
     >>> import needle as ndl
     >>> EmbeddingBag(10, 4)(ndl.tensor([1, 2, 4, 5, 4]), ndl.tensor([0, 3])).shape
@@ -134,7 +142,15 @@ class EmbeddingBag(Embedding):
     """
 
     def __init__(
-        self, num_embeddings, embedding_dim, mode="mean", *, padding_idx=None, sparse=False, device=None, dtype="float32"
+        self,
+        num_embeddings,
+        embedding_dim,
+        mode="mean",
+        *,
+        padding_idx=None,
+        sparse=False,
+        device=None,
+        dtype="float32",
     ):
         super().__init__(num_embeddings, embedding_dim, device, dtype, padding_idx=padding_idx)
         if mode not in ("mean", "sum"):
@@ -143,7 +159,12 @@ class EmbeddingBag(Embedding):
 
     def forward(self, ids, offsets=None, per_sample_weights=None):
         return maps.embedding_bag(
-            ids, self.weight, offsets, mode=self.mode, per_sample_weights=per_sample_weights, padding_idx=self.padding_idx
+            ids,
+            self.weight,
+            offsets,
+            mode=self.mode,
+            per_sample_weights=per_sample_weights,
+            padding_idx=self.padding_idx,
         )
 
 

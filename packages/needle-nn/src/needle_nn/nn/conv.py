@@ -51,7 +51,7 @@ class _Convolution(Module):
             self.bias = Parameter(init.rand(out_channels, low=-bound, high=bound, device=device, dtype=dtype))
 
     _widths: Any = None
-    _axes = axes.CONV2D
+    _axes: tuple[int, ...] = axes.CONV2D
 
     def kernel(self):
         """The weight as the ops take it: (..., in, out)."""

@@ -82,8 +82,12 @@ class _Gradients:
         self.out = [None] * len(outputs)
         for i, x in enumerate(outputs):
             if isinstance(x, Tensor) and x.requires_grad:
-                x.register_hook(lambda grad, i=i: self.out.__setitem__(i, grad) or self._alone())
+                x.register_hook(lambda grad, i=i: self._known_output(i, grad))
         return tuple(outputs) if several else outputs[0]
+
+    def _known_output(self, i: int, grad: Tensor) -> None:
+        self.out[i] = grad
+        self._alone()
 
     def _alone(self) -> None:
         """Without an input that needs a gradient, the hooks are called with those of the outputs."""

@@ -139,7 +139,7 @@ def kaiming_normal_(tensor: Tensor, a: float = 0.0, mode: str = "fan_in", nonlin
 
 
 def orthogonal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
-    """A matrix (everything before, out) of orthogonal columns or rows, times gain; within compat("torch") (out, everything after)"""
+    """A matrix (everything before, out) of orthogonal columns or rows, times gain; in compat("torch") (out, everything after)"""
     if tensor.ndim < 2:
         raise ValueError(f"orthogonal_: shape {tensor.shape}: expected two axes or more")
     at = 1 if follows_torch() else -1

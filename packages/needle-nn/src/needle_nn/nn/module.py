@@ -380,7 +380,11 @@ class Module:
         return self._settings()
 
     def _settings(self) -> str:
-        shown = {k: v for k, v in self.__dict__.items() if k not in ("training", "as_torch") and k[0] != "_" and _is_setting(v)}
+        shown = {
+            k: v
+            for k, v in self.__dict__.items()
+            if k not in ("training", "as_torch") and k[0] != "_" and _is_setting(v)
+        }
         return ", ".join([f"{name}={value!r}" for name, value in shown.items()])
 
     @recursive_repr("...")

@@ -19,8 +19,8 @@ from needle.ops.helpers import no_bool
 from needle_nn.nn import axes
 from needle_nn.nn.basic import Dropout, Linear
 from needle_nn.nn.containers import ModuleList
-from needle_nn.nn.module import Module, Parameter, check_sizes, expect
 from needle_nn.nn.init import xavier_uniform_
+from needle_nn.nn.module import Module, Parameter, check_sizes, expect
 from needle_nn.nn.norms import LayerNorm
 
 
@@ -84,6 +84,7 @@ class MultiheadAttention(Module):
         self.in_proj_bias = Parameter(init.zeros(3 * embed_dim, **made)) if bias else None
         self.out_proj = Linear(embed_dim, embed_dim, bias, **made)
         if bias:
+            assert self.out_proj.bias is not None
             self.out_proj.bias = Parameter(init.zeros(*self.out_proj.bias.shape, **made))
         self.dropout = Dropout(dropout)
 
@@ -356,7 +357,7 @@ def make_encoder_decoder(
     device=None,
     dtype="float32",
 ):
-    """Give a module an encoder and a decoder of `TransformerEncoderLayer`s and `TransformerDecoderLayer`s, each with a norm after it.
+    """Give a module an encoder and a decoder of `TransformerEncoderLayer`s and `TransformerDecoderLayer`s, a norm after each.
 
     Parameters
     ----------

@@ -35,6 +35,8 @@ class BatchNorm1d(Module):
     track_running_stats : whether there are running statistics; else those of the batch are for evaluation too
     """
 
+    num_batches_tracked: Tensor  # there if the layer was made within compat("torch")
+
     def __init__(
         self,
         dim,

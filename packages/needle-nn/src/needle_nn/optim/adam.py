@@ -37,7 +37,7 @@ class Adam(Optimizer):
     [0.5, -99.5]
     """
 
-    states = ("m", "v")
+    states: tuple[str, ...] = ("m", "v")
     in_one_call = elementwise = True
     lr, eps, weight_decay = Option(), Option(), Option()
     beta1, beta2 = Option(below=1), Option(below=1)
@@ -101,7 +101,7 @@ class Adam(Optimizer):
                 g = g + p * weight_decay
             nd.accumulate(m, g, beta1, 1 - beta1)
             nd.accumulate(v, g * g, beta2, 1 - beta2)
-            largest[...] = nd.maximum(largest, v)
+            largest[...] = nd.maximum(largest, v)  # type: ignore[attr-defined]
             p -= m * (lr / correction1) / ((largest / correction2).sqrt() + eps)
 
     def _numbers(self, group: dict[str, Any]) -> tuple[float, ...]:

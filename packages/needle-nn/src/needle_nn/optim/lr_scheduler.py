@@ -22,7 +22,8 @@ from needle_nn.optim.options import count, number
 from needle_nn.optim.schedules import ReduceOnPlateau, Schedule, StepLR
 
 __all__ = [
-    "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "CyclicLR", "ExponentialLR", "LRScheduler", "LambdaLR", "LinearLR",
+    "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "CyclicLR", "ExponentialLR", "LRScheduler", "LambdaLR",
+    "LinearLR",
     "MultiStepLR", "MultiplicativeLR", "OneCycleLR", "PolynomialLR", "ReduceLROnPlateau", "SequentialLR", "StepLR",
 ]  # fmt: skip
 
@@ -78,10 +79,12 @@ class MultiplicativeLR(LambdaLR):
     """lr = base f(1) f(2) ... f(t), f = lr_lambda; a list has a function for each group"""
 
     def _apply(self) -> None:
-        self._set([
-            base * math.prod(map(function, range(1, self.t + 1)))
-            for base, function in zip(self.bases, self.functions, strict=True)
-        ])
+        self._set(
+            [
+                base * math.prod(map(function, range(1, self.t + 1)))
+                for base, function in zip(self.bases, self.functions, strict=True)
+            ]
+        )
 
 
 class CyclicLR(Schedule):
@@ -314,5 +317,6 @@ class ReduceLROnPlateau(ReduceOnPlateau):
     def step(self, metrics: Any = None) -> None:
         """Look at one more value of the metric, and reduce the rates if it is time."""
         super().step(metrics)
+
 
 __getattr__ = absent.says("needle.optim.lr_scheduler", absent.OPTIM)

@@ -6,6 +6,7 @@ addresses are right. Of NCCL's own library, of real streams and of speed it show
 
 import ctypes
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from . import memory
@@ -34,7 +35,8 @@ def get_unique_id() -> tuple[int, ...]:
     return tuple(range(-64, 64))
 
 
-_group: list[tuple[Any, str, Any, int]] | None = None  # what a group holds: communicator, verb, buffer, peer
+# What a group holds: communicator, verb, buffer, peer, stream.
+_group: list[tuple[Any, str, Any, int, int]] | None = None
 
 
 def groupStart() -> None:
@@ -51,14 +53,16 @@ def groupEnd() -> None:
     calls, _group = _group or [], None
     for stream in {stream for *_, stream in calls}:
         queued = [call[:-1] for call in calls if call[-1] == stream]
-        stream_of(stream).ask(lambda queued=queued: _exchange(queued))
+        stream_of(stream).ask(partial(_exchange, queued))
 
 
 def _exchange(calls: list) -> None:
     """Sends and receives of a group, none of which waits for another."""
     from mpi4py import MPI
 
-    begun = [(comm.Issend if verb == "send" else comm.Irecv)([view, MPI.BYTE], peer) for comm, verb, view, peer in calls]
+    begun = [
+        (comm.Issend if verb == "send" else comm.Irecv)([view, MPI.BYTE], peer) for comm, verb, view, peer in calls
+    ]
     MPI.Request.Waitall(begun)
 
 

@@ -116,7 +116,9 @@ def embedding_bag(input, weight, offsets=None, *, mode="mean", per_sample_weight
     scale = Tensor(shares.reshape(-1, 1), device=weight.device, dtype=weight.dtype, requires_grad=False)
     if per_sample_weights is not None:
         scale = scale * per_sample_weights.reshape((-1, 1))
-    return ops.ScatterAdd(0, (lengths.size, weight.shape[1]))(rows * scale, Tensor(bags, dtype="int64", requires_grad=False))
+    return ops.ScatterAdd(0, (lengths.size, weight.shape[1]))(
+        rows * scale, Tensor(bags, dtype="int64", requires_grad=False)
+    )
 
 
 # ---- Normalisation ------------------------------------------------------------------------------------------------------
@@ -172,10 +174,12 @@ def instance_norm(
 def batch_norm(
     input, running_mean=None, running_var=None, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5
 ):
-    """y = (x - mean) / sqrt(var + eps) w + b for every channel, (N, C, ...); running_var follows the unbiased variance, as PyTorch's"""
+    """y = (x - mean) / sqrt(var + eps) w + b for every channel, (N, C, ...); running_var follows the unbiased variance"""
     weight, bias = (None if p is None else p.astype(input.dtype) for p in (weight, bias))
     statistics = {"running_mean": running_mean, "running_var": running_var}
-    return ops.batch_norm(input, weight, bias, **statistics, training=training, momentum=momentum, eps=eps, unbiased=True)
+    return ops.batch_norm(
+        input, weight, bias, **statistics, training=training, momentum=momentum, eps=eps, unbiased=True
+    )
 
 
 def normalize(input, p=2.0, dim=1, eps=1e-12):
