@@ -35,7 +35,9 @@ class Node(NamedTuple):
     place: int | None = None  # where it is computed, if that was said
 
 
-def draw_graph(outputs, path=None, *, names=None, max_nodes=500, places=None):
+def draw_graph(
+    outputs: Any, path: Any = None, *, names: Any = None, max_nodes: int = 500, places: Any = None
+) -> "Graph":
     """The graph that `outputs` were computed by, as a `Graph`: shown by notebooks, or saved as .svg, .html or .dot.
 
     Nothing is computed: values that are lazy say so, and data dropped after backward stays dropped. Of a captured function's plan

@@ -3,6 +3,7 @@
 import os.path
 import sys
 from contextlib import ContextDecorator
+from typing import Any
 
 from needle.autograd import array_api, is_grad_enabled, set_mode, set_torch_by_default
 
@@ -84,7 +85,7 @@ class set_grad_enabled(_Mode):
             return self
         return super().__enter__()
 
-    def __call__(self, function):
+    def __call__(self, function: Any) -> Any:
         if self.made:  # a decorator changes nothing until the function is called
             self.__enter__().__exit__()
         return super().__call__(function)
@@ -182,7 +183,7 @@ def _text(origin: tuple[str, int] | None) -> str:
     return f"{origin[0]}:{origin[1]}" + (f": {text}" if text else "")
 
 
-def name_origin(error: Exception, op, origin: tuple[str, int]) -> None:
+def name_origin(error: Exception, op: Any, origin: tuple[str, int]) -> None:
     """Add to the message of an error the line where the op was recorded that failed."""
     if len(error.args) == 1 and isinstance(error.args[0], str):
         error.args = (f"{error.args[0]}; {type(op).__name__} was recorded at {_text(origin)}",)
@@ -201,7 +202,7 @@ def _first_bad(data, level: int):
     return data[at].item(), at, data.shape
 
 
-def check_forward(op, data, origin, level: int) -> None:
+def check_forward(op: Any, data: Any, origin: Any, level: int) -> None:
     """Raise if what an op has computed holds what anomaly mode looks for."""
     bad = _first_bad(data, level)
     if bad:
@@ -209,7 +210,7 @@ def check_forward(op, data, origin, level: int) -> None:
         raise AnomalyError(f"{type(op).__name__} gave {bad[0]} at {bad[1]} of shape {bad[2]}; made at {made}")
 
 
-def check_backward(node, grad, origin, level: int) -> None:
+def check_backward(node: Any, grad: Any, origin: Any, level: int) -> None:
     """Raise if a gradient that an op has sent to its inputs holds what anomaly mode looks for."""
     value = getattr(grad, "value", grad)
     bad = _first_bad(value.realize_cached_data(), level)

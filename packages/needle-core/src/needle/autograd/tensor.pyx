@@ -38,7 +38,8 @@ cdef inline bint is_number(object x):
 
 
 cdef class Tensor(Value):
-    """Tensor(array, device=None, *, dtype=None, requires_grad=True)
+    """Tensor(array, device=None, *sizes, dtype=None, requires_grad=None)
+--
 
     An array that remembers how it was made.
 

@@ -35,7 +35,10 @@ def count_values():
 # ---- Ops --------------------------------------------------------------------------
 
 cdef class Op:
-    """An operator: `compute` on NDArrays, `gradient` in terms of ops. Subclass TensorOp or TensorTupleOp.
+    """Op()
+--
+
+    An operator: `compute` on NDArrays, `gradient` in terms of ops. Subclass TensorOp or TensorTupleOp.
 
     >>> import needle as ndl
     >>> class Cube(ndl.TensorOp):
@@ -112,7 +115,10 @@ cdef class Slot:
 @cython.trashcan(True)                  # a chain of a million nodes dies without recursion
 @cython.freelist(128)
 cdef class Value:
-    """A node of the graph."""
+    """Value()
+--
+
+    A node of the graph."""
 
     # All fields are in this class, so that subclasses share the free list.
 
