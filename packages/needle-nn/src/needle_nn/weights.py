@@ -260,7 +260,8 @@ class Weights(Mapping[str, Tensor]):
         """
         file, entry = self._held[name]
         try:
-            here = np.frombuffer(out, str(out.dtype)).reshape(out.shape) if out.size else None
+            memory: Any = out  # its buffer, which no type of Python 3.11 speaks of
+            here = np.frombuffer(memory, str(out.dtype)).reshape(out.shape) if out.size else None
         except (BufferError, TypeError, ValueError):  # on a GPU
             held = empty(out.shape, str(out.dtype), "cpu")
             self.copy_to(name, held, axes)

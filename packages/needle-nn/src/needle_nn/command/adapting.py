@@ -26,7 +26,7 @@ class Adapted(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, ids):
+    def forward(self, ids: Any) -> Tensor:
         return self.model(ids)
 
     def state_dict(self) -> dict[str, Tensor]:

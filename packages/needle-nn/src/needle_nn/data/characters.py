@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from needle import Tensor
+from needle.typing import DeviceLike
 from needle_nn.data.sources import check_seed, generator
 
 # Tests, and what is not Python's own: few docstrings, long to parse, or different between installations.
@@ -58,7 +59,7 @@ class CharCorpus:
         return "".join(self.vocabulary[int(i)] for i in np.asarray(ids).reshape(-1))
 
     def batches(
-        self, block: int, batch: int, seed: int = 0, *, split: str = "train", start: int = 0, device=None
+        self, block: int, batch: int, seed: int = 0, *, split: str = "train", start: int = 0, device: DeviceLike = None
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Stretches of the text at random places, without end: X (batch, block) and the characters that follow, y (batch, block).
 

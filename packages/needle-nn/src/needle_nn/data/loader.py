@@ -286,7 +286,8 @@ class DataLoader:
 
     def _send(self, batch: Any) -> Callable[[], Any]:
         """Start to copy a batch to a device that can do so beside its other work; the function gives its Tensors."""
-        with backend_of(self.device).ahead() as wait:
+        ahead: Any = backend_of(self.device).ahead()
+        with ahead as wait:
             tensors = self._tensors(batch)
         return lambda: (wait(), tensors)[1]
 

@@ -93,7 +93,7 @@ def sum_gradients(params: Iterable[Tensor], weight: float = 1.0, world: Communic
     tree.add()
     told = world.all_gather(nd.array([weight, *tree.present().tolist()], "float64")).numpy()
     total = float(sum(told[:, 0].tolist()))
-    tree.finish(world.size, (told[:, 1:] > 0).any(axis=0).tolist())
+    tree.finish(world.size, np.any(told[:, 1:] > 0, axis=0).tolist())
     for p in params:
         if p.grad is not None and total:
             p.grad = Tensor.make_const(p.grad.realize_cached_data() / total)

@@ -138,7 +138,7 @@ def check_refusals(world: Communicator) -> None:
     """Wrong arguments are refused before anything is sent, so that the ranks are still together afterwards."""
     a, size = nd.ones((2 * world.size + 1,)), world.size
     wrong: list[tuple[type[Exception], Callable[[], object]]] = [
-        (TypeError, lambda: world.all_reduce(np.ones(3))),
+        (TypeError, lambda: world.all_reduce(np.ones(3))),  # type: ignore[arg-type]
         (TypeError, lambda: world.all_reduce(a > 0)),
         (ValueError, lambda: world.all_reduce(a, "mean")),
         (ValueError, lambda: world.broadcast(a, size)),

@@ -6,6 +6,7 @@
 import io
 import os
 import sys
+from typing import Any
 
 #: What launchers tell a process about its number.
 RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
@@ -31,7 +32,7 @@ class Prefixed(io.RawIOBase):
     def fileno(self) -> int:
         return self.fd
 
-    def write(self, given) -> int:
+    def write(self, given: Any) -> int:
         text = bytes(given)
         *lines, self.held = (self.held + text).splitlines(keepends=True) + [b""]
         if lines and not lines[-1].endswith((b"\n", b"\r")):

@@ -63,12 +63,12 @@ class Sequential(Module):
     _inline = "modules"
 
     @property
-    def modules(self):
+    def modules(self) -> Any:
         """The layers, a tuple; called, this module and every one below it, as in any module."""
         return _Layers(self.__dict__["modules"]).of(self)
 
     @modules.setter
-    def modules(self, layers):
+    def modules(self, layers: Any) -> Any:
         self.__dict__["modules"] = layers
 
     def __init__(self, *modules: Any):
@@ -113,7 +113,7 @@ class Sequential(Module):
 
     register_module = add_module
 
-    def forward(self, x):
+    def forward(self, x: Any) -> Any:
         for module in self.__dict__["modules"]:
             x = module(x)
         return x
@@ -175,7 +175,7 @@ class ModuleList(Module):
             raise TypeError(f"ModuleList: expected a list of modules, got {type(modules).__name__}")
         self.modules = [_checked("ModuleList", module, i) for i, module in enumerate(bounded("ModuleList", modules))]
 
-    def forward(self, *args, **kwargs):
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError("ModuleList: calls none of its modules; write a loop over them, or use Sequential")
 
     def append(self, module: Module) -> "ModuleList":
@@ -244,7 +244,7 @@ class ModuleDict(Module):
         for name, entry in dict(entries).items():
             self[name] = entry
 
-    def forward(self, *args, **kwargs):
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__}: calls none of its entries")
 
     def __setitem__(self, name: str, entry: Any) -> None:
@@ -315,7 +315,7 @@ class ParameterList(Module):
         self.entries: list[Parameter] = []
         self.extend(bounded("ParameterList", values))
 
-    def forward(self, *args, **kwargs):
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError("ParameterList: holds Parameters, and computes nothing")
 
     def append(self, value: Any) -> "ParameterList":
@@ -352,5 +352,5 @@ class Residual(Module):
         super().__init__()
         self.fn = _checked("Residual", fn, "fn")
 
-    def forward(self, x):
+    def forward(self, x: Any) -> Any:
         return self.fn(x) + x

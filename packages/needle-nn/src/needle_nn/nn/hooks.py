@@ -12,6 +12,7 @@
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from needle import Tensor
@@ -71,7 +72,7 @@ class _Gradients:
         for i, x in enumerate(args):
             if isinstance(x, Tensor) and x.requires_grad:
                 x = x * 1  # a node of this call's own: others who use the tensor are not asked
-                x.register_hook(lambda grad, i=i: self._known(i, grad))
+                x.register_hook(partial(self._known, i))
                 self.waiting += 1
             made.append(x)
         return tuple(made)
@@ -82,7 +83,7 @@ class _Gradients:
         self.out = [None] * len(outputs)
         for i, x in enumerate(outputs):
             if isinstance(x, Tensor) and x.requires_grad:
-                x.register_hook(lambda grad, i=i: self._known_output(i, grad))
+                x.register_hook(partial(self._known_output, i))
         return tuple(outputs) if several else outputs[0]
 
     def _known_output(self, i: int, grad: Tensor) -> None:

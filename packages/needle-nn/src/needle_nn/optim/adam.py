@@ -101,7 +101,7 @@ class Adam(Optimizer):
                 g = g + p * weight_decay
             nd.accumulate(m, g, beta1, 1 - beta1)
             nd.accumulate(v, g * g, beta2, 1 - beta2)
-            largest[...] = nd.maximum(largest, v)  # type: ignore[attr-defined]
+            largest[...] = nd.maximum(largest, v)
             p -= m * (lr / correction1) / ((largest / correction2).sqrt() + eps)
 
     def _numbers(self, group: dict[str, Any]) -> tuple[float, ...]:

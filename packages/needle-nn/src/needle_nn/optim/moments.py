@@ -145,7 +145,7 @@ class Adamax(Optimizer):
         for p, g, m, n in zip(arrays, grads, *states, strict=True):
             g = g + p * decay if decay else g
             nd.accumulate(m, g, beta1, 1 - beta1)
-            n[...] = nd.maximum(n * group["beta2"], g.abs() + group["eps"])  # type: ignore[attr-defined]
+            n[...] = nd.maximum(n * group["beta2"], g.abs() + group["eps"])
             p -= m / n * rate
 
     def _rate(self, group: dict[str, Any]) -> float:

@@ -124,7 +124,7 @@ class Parts:
         if self.capacity > capacity:
             kept = world.all_gather(nd.array(_table(most, self.capacity, rows), "float64")).numpy()
         there = [(rank, i) for rank in range(world.size) for i in range(int(head[rank, 0]))]
-        present = (head[:, 2:] > 0).any(axis=0).tolist()
+        present: list[bool] = np.any(head[:, 2:] > 0, axis=0).tolist()
         return [_pairs(tables[place]) for place in there], [kept[place] for place in there], present
 
     def _encoded(self, statistics: Statistics) -> np.ndarray:
