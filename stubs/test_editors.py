@@ -49,7 +49,16 @@ def said(tmp_path_factory):
     folder = tmp_path_factory.mktemp("uses")
     file = folder / "uses.py"
     file.write_text(USES + "\n".join(LINES) + "\n")
-    command = [sys.executable, "-m", "mypy", "--config-file=", "--cache-dir", str(folder), "--no-error-summary", "--strict"]
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--config-file=",
+        "--cache-dir",
+        str(folder),
+        "--no-error-summary",
+        "--strict",
+    ]
     output = subprocess.run([*command, str(file)], capture_output=True, text=True, check=False).stdout
     first = USES.count("\n") + 1
     return {line: [text for text in output.splitlines() if f":{i}:" in text] for i, line in enumerate(LINES, first)}

@@ -19,7 +19,7 @@ def _kept(constant: Any) -> Any:
 class Operator:
     """A function of Tensors made by `operator`. Every call is a node whose op is named after the function."""
 
-    def __init__(self, compute: Any, outputs: int, broadcasts: bool):
+    def __init__(self, compute: Any, outputs: int, broadcasts: bool) -> None:
         functools.update_wrapper(self, compute)
         self._gradient: Any = None
         base: Any = TensorOp if outputs == 1 else TensorTupleOp
@@ -51,7 +51,7 @@ class _Methods:
     function: Operator
     outputs: int
 
-    def __init__(self, constants: dict[str, Any]):
+    def __init__(self, constants: dict[str, Any]) -> None:
         self.constants = constants
 
     def __repr__(self) -> str:

@@ -175,7 +175,7 @@ def _cut(text: str, length: int = 44) -> str:
 class Graph:
     """Boxes and arrows: `nodes` in an order of computation, `edges` as pairs of places in it, and pictures of them."""
 
-    def __init__(self, nodes: list[Node], edges: list[tuple[int, int]], counted: tuple = OF_TENSORS):
+    def __init__(self, nodes: list[Node], edges: list[tuple[int, int]], counted: tuple = OF_TENSORS) -> None:
         self.nodes, self.edges, self.counted = nodes, edges, counted
 
     def __repr__(self) -> str:
@@ -244,7 +244,7 @@ class _Layout:
     Vertices are the nodes, and a bend in every layer that edges of a node pass; edges from the same node share their bends.
     """
 
-    def __init__(self, widths: list[float], edges: list[tuple[int, int]]):
+    def __init__(self, widths: list[float], edges: list[tuple[int, int]]) -> None:
         self.widths, nodes = list(widths), len(widths)
         early, self.rank = _ranks(nodes, edges)
         self.links: list[tuple[int, int, tuple[int, int] | None]] = []  # from, to, and the edge if it ends here

@@ -15,7 +15,7 @@ class _Mode(ContextDecorator):
 
     name = ""
 
-    def __init__(self, value: int):
+    def __init__(self, value: int) -> None:
         self.value = value
         self.before: list[int] = []
 
@@ -49,7 +49,7 @@ class no_grad(_Mode):
 
     name = "no_grad"
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__(1)
 
 
@@ -58,7 +58,7 @@ class enable_grad(_Mode):
 
     name = "no_grad"
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__(0)
 
 
@@ -74,7 +74,7 @@ class set_grad_enabled(_Mode):
 
     name = "no_grad"
 
-    def __init__(self, enabled: bool):
+    def __init__(self, enabled: bool) -> None:
         super().__init__(0 if enabled else 1)
         self.before.append(set_mode(self.name, self.value))
         self.made = True  # the mode holds already
@@ -102,7 +102,7 @@ class lazy_mode(_Mode):
 
     name = "lazy"
 
-    def __init__(self, enabled: bool = True):
+    def __init__(self, enabled: bool = True) -> None:
         super().__init__(1 if enabled else 2)
 
 
@@ -123,7 +123,7 @@ class anomaly_mode(_Mode):
 
     name = "anomaly"
 
-    def __init__(self, enabled: bool = True, *, inf: bool = False):
+    def __init__(self, enabled: bool = True, *, inf: bool = False) -> None:
         super().__init__((2 if inf else 1) if enabled else 0)
 
 
@@ -141,7 +141,7 @@ class compat:
     (False, 2.0)
     """
 
-    def __init__(self, meaning: str):
+    def __init__(self, meaning: str) -> None:
         if meaning not in ("torch", "needle"):
             raise ValueError(f"compat: {meaning!r}: expected 'torch' or 'needle'")
         self.meaning = meaning

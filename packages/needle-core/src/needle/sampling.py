@@ -29,7 +29,7 @@ class Generator(nd.random.Generator):
     True
     """
 
-    def __init__(self, device: Any = None):
+    def __init__(self, device: Any = None) -> None:
         super().__init__(0)
 
     def manual_seed(self, seed: int) -> "Generator":

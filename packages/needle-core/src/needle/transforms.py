@@ -76,7 +76,7 @@ def _float_tensor(name: str, what: str, x: Any) -> Tensor:
 class _Call:
     """fn(*args) with the arguments at `argnums` as variables: `xs` (leaves), `ys` (leaves of the result), and their structures."""
 
-    def __init__(self, name: str, fn: Any, argnums: Any, args: tuple, kwargs: dict, has_aux: bool = False):
+    def __init__(self, name: str, fn: Any, argnums: Any, args: tuple, kwargs: dict, has_aux: bool = False) -> None:
         positions = _positions(name, argnums, len(args))
         chosen = [args[i] for i in positions]
         given, self.structure = _flatten(chosen[0] if isinstance(argnums, int) else tuple(chosen))

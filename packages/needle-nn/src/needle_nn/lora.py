@@ -33,7 +33,7 @@ class LoRA(nn.Module):
     alpha : how much they weigh
     """
 
-    def __init__(self, linear: Any, rank: int = 8, alpha: float = 16.0, dropout: float = 0.0):
+    def __init__(self, linear: Any, rank: int = 8, alpha: float = 16.0, dropout: float = 0.0) -> None:
         super().__init__()
         if not isinstance(linear, nn.Linear):
             raise TypeError(f"LoRA: expected a Linear, got {type(linear).__name__}")

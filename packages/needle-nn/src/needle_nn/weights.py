@@ -149,7 +149,7 @@ def _entries(path: Path, header: dict[str, Any], base: int, data: int) -> dict[s
 class _File:
     """An open safetensors file and its entries."""
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path) -> None:
         self.path = path
         with refusing(path):
             self.file = open_regular(path)
@@ -184,7 +184,7 @@ class Weights(Mapping[str, Tensor]):
     float16 and bfloat16 become float32, small integers int32.
     """
 
-    def __init__(self, path: str | os.PathLike, device: Any = None):
+    def __init__(self, path: str | os.PathLike, device: Any = None) -> None:
         self.path, self.device = Path(path), device
         self._held: dict[str, tuple[_File, Entry]] = {}
         self._files: list[_File] = []

@@ -64,7 +64,7 @@ class Recipe:
 class Images(nn.Module):
     """Rows of pixels as images: (N, C H W) -> (N, C, H, W)"""
 
-    def __init__(self, channels: int, height: int, width: int):
+    def __init__(self, channels: int, height: int, width: int) -> None:
         super().__init__()
         self.shape = (channels, height, width)
 

@@ -3,7 +3,7 @@
 import ast
 import inspect
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ class CharCorpus:
     (' dehlorw', 'hello wor', 'low')
     """
 
-    def __init__(self, text: str, validation: float = 0.1):
+    def __init__(self, text: str, validation: float = 0.1) -> None:
         if not text:
             raise ValueError("CharCorpus: the text is empty")
         if not 0 <= validation < 1:
@@ -54,7 +54,7 @@ class CharCorpus:
         except KeyError as error:
             raise ValueError(f"CharCorpus: {error.args[0]!r} is not in the vocabulary") from None
 
-    def decode(self, ids: np.ndarray) -> str:
+    def decode(self, ids: np.ndarray | Sequence[int]) -> str:
         """The text of ids."""
         return "".join(self.vocabulary[int(i)] for i in np.asarray(ids).reshape(-1))
 

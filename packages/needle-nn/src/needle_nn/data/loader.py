@@ -87,7 +87,7 @@ class DataLoader:
         generator: Any = None,
         prefetch_factor: int | None = None,
         worker_init_fn: Any = None,
-    ):
+    ) -> None:
         seed, prefetch = seed_of(generator) if seed is None else seed, prefetch_factor or prefetch
         streams = isinstance(dataset, IterableDataset)
         if streams and (shuffle or sampler is not None or batch_sampler is not None):

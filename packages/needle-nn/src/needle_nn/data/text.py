@@ -43,7 +43,7 @@ class Corpus:
     max_lines : how many lines of each are read, None for all
     """
 
-    def __init__(self, base_dir: Any, max_lines: int | None = None):
+    def __init__(self, base_dir: Any, max_lines: int | None = None) -> None:
         self.dictionary = Dictionary()
         self.train = self.tokenize(Path(base_dir) / "train.txt", max_lines)
         self.test = self.tokenize(Path(base_dir) / "test.txt", max_lines)

@@ -166,7 +166,7 @@ class Cut:
 class Places:
     """Where the values of a graph are: `of` {value: rank, or None for everywhere}, and the edges between ranks."""
 
-    def __init__(self, output: Tensor, parameters: Mapping[Any, int]):
+    def __init__(self, output: Tensor, parameters: Mapping[Any, int]) -> None:
         if not isinstance(output, Tensor):
             raise TypeError(f"Cut: the function gave {described(output)}, expected a Tensor")
         self.output, self.order = output, find_topo_sort([output])

@@ -20,7 +20,7 @@ class Communication(TensorOp):
     needs = ""
     verb = ""
 
-    def __init__(self, world: Communicator):
+    def __init__(self, world: Communicator) -> None:
         self.world = world
         self.result: NDArray | None = None
 

@@ -114,7 +114,7 @@ class GradientTree:
     [3.0]
     """
 
-    def __init__(self, params: Sequence[Tensor], count: int, world: Communicator | None = None):
+    def __init__(self, params: Sequence[Tensor], count: int, world: Communicator | None = None) -> None:
         self.params, self.count, self.world = list(params), count, world
         rank, size = (world.rank, world.size) if world is not None else (0, 1)
         self.mine = run_of(rank, size, count)

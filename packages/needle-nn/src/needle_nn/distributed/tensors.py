@@ -34,7 +34,7 @@ class Spread(TensorTupleOp):
 
     needs = ""
 
-    def __init__(self, world: Communicator, count: int):
+    def __init__(self, world: Communicator, count: int) -> None:
         self.world, self.count = world, count
 
     def compute(self, x):
@@ -55,7 +55,7 @@ def joined(xs: Sequence[Tensor], world: Communicator) -> Tensor:
 class Shards:
     """Which of a layer's shards a rank has: `count` of them in all, `mine` of them here."""
 
-    def __init__(self, what: str, count: int | None, world: Communicator | None):
+    def __init__(self, what: str, count: int | None, world: Communicator | None) -> None:
         self.world = current(world)
         self.count = self.world.size if count is None else check_count(what, "shards", count, 1)
         here, rest = divmod(self.count, self.world.size)
@@ -100,7 +100,7 @@ class ColumnLinear(Module):
     world : the communicator; that of `init()`
     """
 
-    def __init__(self, linear: Linear, shards: int | None = None, world: Communicator | None = None):
+    def __init__(self, linear: Linear, shards: int | None = None, world: Communicator | None = None) -> None:
         super().__init__()
         expect_a(self, "linear", linear, Linear)
         self.shards = Shards("ColumnLinear", shards, world)
@@ -133,7 +133,7 @@ class RowLinear(Module):
     (2, 6)
     """
 
-    def __init__(self, linear: Linear, shards: int | None = None, world: Communicator | None = None):
+    def __init__(self, linear: Linear, shards: int | None = None, world: Communicator | None = None) -> None:
         super().__init__()
         expect_a(self, "linear", linear, Linear)
         self.shards = Shards("RowLinear", shards, world)
@@ -160,7 +160,7 @@ class RowEmbedding(Module):
     world : the communicator; that of `init()`
     """
 
-    def __init__(self, embedding: Embedding, shards: int | None = None, world: Communicator | None = None):
+    def __init__(self, embedding: Embedding, shards: int | None = None, world: Communicator | None = None) -> None:
         super().__init__()
         expect_a(self, "embedding", embedding, Embedding)
         self.shards = Shards("RowEmbedding", shards, world)
@@ -191,7 +191,7 @@ class HeadsAttention(Module):
     world : the communicator; that of `init()`
     """
 
-    def __init__(self, layer: AttentionLayer, shards: int | None = None, world: Communicator | None = None):
+    def __init__(self, layer: AttentionLayer, shards: int | None = None, world: Communicator | None = None) -> None:
         super().__init__()
         expect_a(self, "layer", layer, AttentionLayer)
         refuse_dropout(self, layer.attn.dropout)
@@ -232,7 +232,7 @@ class ShardedLayer(Module):
     (3, 5, 8)
     """
 
-    def __init__(self, layer: TransformerLayer, shards: int | None = None, world: Communicator | None = None):
+    def __init__(self, layer: TransformerLayer, shards: int | None = None, world: Communicator | None = None) -> None:
         super().__init__()
         expect_a(self, "layer", layer, TransformerLayer)
         self.attention = HeadsAttention(layer.attention, shards, world)

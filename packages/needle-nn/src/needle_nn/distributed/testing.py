@@ -169,7 +169,7 @@ def check_refusals(world: Communicator) -> None:
 class Moved(Communicator):
     """Another communicator, to which arrays come on a device, and whose results must be there."""
 
-    def __init__(self, world: Communicator, device: Any):
+    def __init__(self, world: Communicator, device: Any) -> None:
         self.inner, self.device, self.rank, self.size = world, device, world.rank, world.size
 
     def _back(self, y: NDArray) -> NDArray:

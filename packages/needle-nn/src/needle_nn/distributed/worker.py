@@ -23,7 +23,7 @@ class Prefixed(io.RawIOBase):
     b'2: loss 0.5\\n2: half a line\\n'
     """
 
-    def __init__(self, fd: int, prefix: bytes):
+    def __init__(self, fd: int, prefix: bytes) -> None:
         self.fd, self.prefix, self.held = fd, prefix, b""
 
     def writable(self) -> bool:

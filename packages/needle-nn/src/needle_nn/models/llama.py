@@ -23,7 +23,7 @@ class Rotation:
     scaling : Llama 3's rope_scaling: slow turns are made slower by `factor`, fast ones stay, and those between are mixed
     """
 
-    def __init__(self, width: int, theta: float, scaling: Mapping[str, Any] | None = None):
+    def __init__(self, width: int, theta: float, scaling: Mapping[str, Any] | None = None) -> None:
         # In float32 as the models were trained: at position 1000 an angle in float64 differs by 1e-5.
         self.frequencies = 1 / np.float32(theta) ** (np.arange(0, width, 2, dtype=np.float32) / np.float32(width))
         if scaling is not None:

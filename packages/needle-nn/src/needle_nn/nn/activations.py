@@ -7,7 +7,6 @@
 [0.5, 0.5]
 """
 
-
 from needle import init, ops
 from needle.autograd import Tensor
 from needle.typing import DeviceLike, DTypeLike
@@ -19,7 +18,7 @@ from needle_nn.nn.module import Module, Parameter, check_sizes
 class _Pointwise(Module):
     """A function of every number. `inplace` is taken, as PyTorch's layers do, and changes nothing: a result is always new."""
 
-    def __init__(self, inplace=False):
+    def __init__(self, inplace: bool = False) -> None:
         super().__init__()
         check_flag(type(self).__name__, "inplace", inplace)
 

@@ -71,7 +71,7 @@ class Sequential(Module):
     def modules(self, layers: Any) -> Any:
         self.__dict__["modules"] = layers
 
-    def __init__(self, *modules: Any):
+    def __init__(self, *modules: Any) -> None:
         super().__init__()
         if len(modules) == 1 and isinstance(modules[0], Mapping):
             names = list(modules[0])
@@ -169,7 +169,7 @@ class ModuleList(Module):
     _inline = "modules"
     modules: Any
 
-    def __init__(self, modules: Iterable[Module] = ()):
+    def __init__(self, modules: Iterable[Module] = ()) -> None:
         super().__init__()
         if isinstance(modules, Module) or not isinstance(modules, Iterable):
             raise TypeError(f"ModuleList: expected a list of modules, got {type(modules).__name__}")
@@ -221,7 +221,7 @@ class ModuleDict(Module):
     _inline = "entries"
     _kind: ClassVar[type] = Module
 
-    def __init__(self, entries: Any = ()):
+    def __init__(self, entries: Any = ()) -> None:
         super().__init__()
         self.entries: dict[str, Any] = {}
         self.update(entries)
@@ -310,7 +310,7 @@ class ParameterList(Module):
 
     _inline = "entries"
 
-    def __init__(self, values: Iterable[Any] = ()):
+    def __init__(self, values: Iterable[Any] = ()) -> None:
         super().__init__()
         self.entries: list[Parameter] = []
         self.extend(bounded("ParameterList", values))
@@ -348,7 +348,7 @@ class ParameterList(Module):
 class Residual(Module):
     """y = f(x) + x"""
 
-    def __init__(self, fn: Module):
+    def __init__(self, fn: Module) -> None:
         super().__init__()
         self.fn = _checked("Residual", fn, "fn")
 

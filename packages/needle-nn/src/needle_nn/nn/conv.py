@@ -29,7 +29,7 @@ class _Convolution(Module):
     Within `needle.compat("torch")` the weights are from that distribution too, with PyTorch's axes: (out, in / groups, ...).
     """
 
-    def __init__(self, in_channels, out_channels, groups, window, shape, bias, device, dtype):
+    def __init__(self, in_channels, out_channels, groups, window, shape, bias, device, dtype) -> None:
         super().__init__()
         check_sizes(self, in_channels=in_channels, out_channels=out_channels, kernel_size=min(window))
         check_flag(type(self).__name__, "bias", bias)

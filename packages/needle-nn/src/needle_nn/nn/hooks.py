@@ -60,7 +60,7 @@ class Hooks:
 class _Gradients:
     """Gradients of the outputs of a call, then of its inputs, for hooks of backward."""
 
-    def __init__(self, module: Any, hooks: dict[int, tuple[Callable[..., Any], bool]]):
+    def __init__(self, module: Any, hooks: dict[int, tuple[Callable[..., Any], bool]]) -> None:
         self.module, self.hooks = module, hooks
         self.out: list[Any] = []
         self.into: list[Any] = []
@@ -111,7 +111,7 @@ class _Gradients:
 class Handle:
     """What `register_forward_hook` returns: `remove()` takes the hook away, as does the end of a `with` block."""
 
-    def __init__(self, hooks: dict[int, Any], number: int):
+    def __init__(self, hooks: dict[int, Any], number: int) -> None:
         self.hooks, self.number = hooks, number
 
     def remove(self) -> None:

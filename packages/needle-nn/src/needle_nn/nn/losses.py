@@ -66,7 +66,7 @@ class Reduced(Module):
 class _Elementwise(Reduced):
     """A loss of every element of a prediction and a target of the same shape."""
 
-    def forward(self, prediction, target):
+    def forward(self, prediction: Tensor, target: Tensor) -> Tensor:
         if prediction.shape != target.shape:
             raise ValueError(
                 f"{type(self).__name__}: prediction has shape {prediction.shape}, the target {target.shape}"

@@ -77,7 +77,7 @@ class Module:
     #: An attribute whose entries go by their position alone: "0.weight" instead of "modules.0.weight".
     _inline: ClassVar[str] = ""
 
-    def __init__(self, *args: Any, **kwargs: Any):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         if follows_torch():
             self.as_torch = True
         if args or kwargs:

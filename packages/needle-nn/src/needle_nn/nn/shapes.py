@@ -64,14 +64,14 @@ class _Pad(Module):
     axes = "NCHW"
     value = 0.0
 
-    def __init__(self, padding):
+    def __init__(self, padding: Any) -> None:
         super().__init__()
         count = len(self.axes) - 2
         self.padding = (padding,) * (2 * count) if hasattr(type(padding), "__index__") else tuple(padding)
         if len(self.padding) != 2 * count:
             raise ValueError(f"{type(self).__name__}: padding {padding}: expected an int or {2 * count} of them")
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         expect(self, x, *self.axes)
         return resizing.pad(x, self.padding, self.mode, self.value)
 

@@ -59,7 +59,7 @@ class Adam(Optimizer):
         amsgrad: bool = False,
         fused: Any = None,
         foreach: Any = None,
-    ):
+    ) -> None:
         if amsgrad:
             self.amsgrad, self.in_one_call, self.states = True, False, ("m", "v", "largest")
             self.largest: dict[Tensor, NDArray] = {}
@@ -143,5 +143,5 @@ class AdamW(Adam):
         amsgrad: bool = False,
         fused: Any = None,
         foreach: Any = None,
-    ):
+    ) -> None:
         super().__init__(params, lr, beta1, beta2, eps, weight_decay, betas=betas, amsgrad=amsgrad)

@@ -33,7 +33,7 @@ LRScheduler = Schedule
 class MultiStepLR(Schedule):
     """lr = base gamma^n, n the number of milestones that t has reached"""
 
-    def __init__(self, optimizer: Optimizer, milestones: Sequence[int], gamma: float = 0.1):
+    def __init__(self, optimizer: Optimizer, milestones: Sequence[int], gamma: float = 0.1) -> None:
         self.milestones = [count("MultiStepLR", f"milestone {i}", m, 0) for i, m in enumerate(milestones)]
         self.gamma = number("MultiStepLR", "gamma", gamma)
         super().__init__(optimizer)
@@ -45,7 +45,7 @@ class MultiStepLR(Schedule):
 class ExponentialLR(Schedule):
     """lr = base gamma^t"""
 
-    def __init__(self, optimizer: Optimizer, gamma: float):
+    def __init__(self, optimizer: Optimizer, gamma: float) -> None:
         self.gamma = number("ExponentialLR", "gamma", gamma)
         super().__init__(optimizer)
 
@@ -56,7 +56,9 @@ class ExponentialLR(Schedule):
 class LambdaLR(Schedule):
     """lr = base lr_lambda(t); a list has a function for each group"""
 
-    def __init__(self, optimizer: Optimizer, lr_lambda: Callable[[int], float] | Sequence[Callable[[int], float]]):
+    def __init__(
+        self, optimizer: Optimizer, lr_lambda: Callable[[int], float] | Sequence[Callable[[int], float]]
+    ) -> None:
         given: Any = lr_lambda
         self.functions = list(given) if isinstance(given, (list, tuple)) else [given] * len(optimizer.param_groups)
         for function in self.functions:
@@ -110,7 +112,7 @@ class CyclicLR(Schedule):
         gamma: float = 1.0,
         *,
         cycle_momentum: bool = False,
-    ):
+    ) -> None:
         if mode not in ("triangular", "triangular2", "exp_range"):
             raise ValueError(f"CyclicLR: mode {mode!r}: expected 'triangular', 'triangular2' or 'exp_range'")
         if cycle_momentum:
@@ -133,7 +135,7 @@ class LinearLR(Schedule):
 
     def __init__(
         self, optimizer: Optimizer, start_factor: float = 1 / 3, end_factor: float = 1.0, total_iters: int = 5
-    ):
+    ) -> None:
         self.start = number("LinearLR", "start_factor", start_factor)
         self.end = number("LinearLR", "end_factor", end_factor)
         self.total = count("LinearLR", "total_iters", total_iters, 0)
@@ -147,7 +149,7 @@ class LinearLR(Schedule):
 class ConstantLR(Schedule):
     """lr = base factor for total_iters steps, then base"""
 
-    def __init__(self, optimizer: Optimizer, factor: float = 1 / 3, total_iters: int = 5):
+    def __init__(self, optimizer: Optimizer, factor: float = 1 / 3, total_iters: int = 5) -> None:
         self.factor = number("ConstantLR", "factor", factor)
         self.total = count("ConstantLR", "total_iters", total_iters, 0)
         super().__init__(optimizer)
@@ -159,7 +161,7 @@ class ConstantLR(Schedule):
 class PolynomialLR(Schedule):
     """lr = base (1 - min(t / total_iters, 1))^power"""
 
-    def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0):
+    def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0) -> None:
         self.total, self.power = (
             count("PolynomialLR", "total_iters", total_iters),
             number("PolynomialLR", "power", power),
@@ -173,7 +175,7 @@ class PolynomialLR(Schedule):
 class CosineAnnealingLR(Schedule):
     """lr = eta_min + (base - eta_min) (1 + cos(pi t / T_max)) / 2: up again after T_max; `CosineLR` stays down"""
 
-    def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0):
+    def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0) -> None:
         self.half = count("CosineAnnealingLR", "T_max", T_max)
         self.low = number("CosineAnnealingLR", "eta_min", eta_min)
         super().__init__(optimizer)
@@ -185,7 +187,7 @@ class CosineAnnealingLR(Schedule):
 class CosineAnnealingWarmRestarts(Schedule):
     """lr from base down to eta_min along half a cosine, again and again: in T_0 steps, then in T_0 T_mult, and so on"""
 
-    def __init__(self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0):
+    def __init__(self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0) -> None:
         what = "CosineAnnealingWarmRestarts"
         self.first, self.times = count(what, "T_0", T_0), count(what, "T_mult", T_mult)
         self.low = number(what, "eta_min", eta_min)
@@ -203,7 +205,7 @@ class CosineAnnealingWarmRestarts(Schedule):
 class SequentialLR(Schedule):
     """One schedule after the other, each from its beginning: the next one at every milestone"""
 
-    def __init__(self, optimizer: Optimizer, schedulers: Sequence[Schedule], milestones: Sequence[int]):
+    def __init__(self, optimizer: Optimizer, schedulers: Sequence[Schedule], milestones: Sequence[int]) -> None:
         self.milestones = [count("SequentialLR", f"milestone {i}", m) for i, m in enumerate(milestones)]
         self.schedules = list(schedulers)
         if len(self.schedules) != len(self.milestones) + 1:
@@ -255,7 +257,7 @@ class OneCycleLR(schedules.OneCycleLR):
         max_momentum: float = 0.95,
         div_factor: float = 25.0,
         final_div_factor: float = 1e4,
-    ):
+    ) -> None:
         if anneal_strategy != "cos":
             raise ValueError(f"OneCycleLR: anneal_strategy {anneal_strategy!r}: expected 'cos'")
         if total_steps is None:
@@ -309,7 +311,7 @@ class ReduceLROnPlateau(ReduceOnPlateau):
         threshold_mode: str = "rel",
         cooldown: int = 0,
         min_lr: float = 0.0,
-    ):
+    ) -> None:
         if threshold_mode != "rel":
             raise ValueError(f"ReduceLROnPlateau: threshold_mode {threshold_mode!r}: expected 'rel'")
         super().__init__(optimizer, factor, patience, threshold, cooldown, min_lr, mode)

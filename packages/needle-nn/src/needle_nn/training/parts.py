@@ -42,7 +42,7 @@ class Parts:
         keep: Iterable[Any],
         figures: int = 1,
         seed: int = 0,
-    ):
+    ) -> None:
         self.tree = GradientTree(params, count, world)
         self.world = world if world is not None and world.size > 1 else None
         self.mine, self.count, self.seed = self.tree.mine, count, seed

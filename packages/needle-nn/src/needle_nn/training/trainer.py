@@ -76,7 +76,7 @@ class Trainer:
         keep: Mapping[str, Any] | None = None,
         capture: bool = False,
         world: Communicator | None = None,
-    ):
+    ) -> None:
         check_parts(model, optimizer, loss)
         check_options(metrics, callbacks, schedule_every, accumulate)
         self.model, self.optimizer, self.loss = model, optimizer, loss

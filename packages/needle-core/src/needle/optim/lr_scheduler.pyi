@@ -1,0 +1,1 @@
+from needle_nn.optim.lr_scheduler import *
