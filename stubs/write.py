@@ -150,7 +150,7 @@ def tensor_stub() -> str:
 def formatted(text: str) -> str:
     """As ruff writes it."""
     for command in (
-        ["check", "--select=I,F401,F811", "--config=lint.isort.combine-as-imports=true", "--fix", "-q"],
+        ["check", "--select=I,F401,F811", "--fix", "-q"],
         ["format", "-q"],
     ):
         run = ["ruff", *command, "--stdin-filename", str(SOURCE / "written.pyi"), "-"]

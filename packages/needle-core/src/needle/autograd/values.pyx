@@ -86,7 +86,11 @@ cdef class TensorOp(Op):
 
 
 cdef class ScalarOp(TensorOp):
-    """An op with a number, `scalar`, which may be given as an array of one element."""
+    """ScalarOp(scalar)
+--
+
+    An op with a number, `scalar`, which may be given as an array of one element.
+    """
 
     def __init__(self, scalar):
         if not (type(scalar) is float or type(scalar) is int):
@@ -104,7 +108,11 @@ cdef class TensorTupleOp(Op):
 
 
 cdef class Slot:
-    """The gradient of one entry of a tuple, where the others have none: what TupleGetItem's gradient is."""
+    """Slot(index, value)
+--
+
+    The gradient of one entry of a tuple, where the others have none: what TupleGetItem's gradient is.
+    """
 
     def __init__(self, Py_ssize_t index, value):
         self.index, self.value = index, value

@@ -5,36 +5,16 @@ from typing import Any, SupportsIndex
 
 from needle.autograd import Tensor as Tensor
 from needle.autograd import TensorTuple as TensorTuple
-from needle.ops.arithmetic import (
-    AddScalar as AddScalar,
-)
-from needle.ops.arithmetic import (
-    DivScalar as DivScalar,
-)
-from needle.ops.arithmetic import (
-    EWiseAdd as EWiseAdd,
-)
-from needle.ops.arithmetic import (
-    EWiseDiv as EWiseDiv,
-)
-from needle.ops.arithmetic import (
-    EWiseMul as EWiseMul,
-)
-from needle.ops.arithmetic import (
-    EWisePow as EWisePow,
-)
-from needle.ops.arithmetic import (
-    MulScalar as MulScalar,
-)
-from needle.ops.arithmetic import (
-    Negate as Negate,
-)
-from needle.ops.arithmetic import (
-    NegateBeside as NegateBeside,
-)
-from needle.ops.arithmetic import (
-    PowerScalar as PowerScalar,
-)
+from needle.ops.arithmetic import AddScalar as AddScalar
+from needle.ops.arithmetic import DivScalar as DivScalar
+from needle.ops.arithmetic import EWiseAdd as EWiseAdd
+from needle.ops.arithmetic import EWiseDiv as EWiseDiv
+from needle.ops.arithmetic import EWiseMul as EWiseMul
+from needle.ops.arithmetic import EWisePow as EWisePow
+from needle.ops.arithmetic import MulScalar as MulScalar
+from needle.ops.arithmetic import Negate as Negate
+from needle.ops.arithmetic import NegateBeside as NegateBeside
+from needle.ops.arithmetic import PowerScalar as PowerScalar
 from needle.ops.choosing import Abs as Abs
 from needle.ops.choosing import Clip as Clip
 from needle.ops.choosing import Maximum as Maximum
@@ -44,257 +24,97 @@ from needle.ops.conversion import Alias as Alias
 from needle.ops.conversion import Astype as Astype
 from needle.ops.conversion import Clone as Clone
 from needle.ops.conversion import ToDevice as ToDevice
-from needle.ops.convolution import (
-    AvgPool2d as AvgPool2d,
-)
-from needle.ops.convolution import (
-    AvgPool2dGrad as AvgPool2dGrad,
-)
-from needle.ops.convolution import (
-    Conv as Conv,
-)
-from needle.ops.convolution import (
-    Conv2d as Conv2d,
-)
-from needle.ops.convolution import (
-    Conv2dInputGrad as Conv2dInputGrad,
-)
-from needle.ops.convolution import (
-    Conv2dWeightGrad as Conv2dWeightGrad,
-)
-from needle.ops.convolution import (
-    Convolution as Convolution,
-)
-from needle.ops.convolution import (
-    MaxPool2d as MaxPool2d,
-)
+from needle.ops.convolution import AvgPool2d as AvgPool2d
+from needle.ops.convolution import AvgPool2dGrad as AvgPool2dGrad
+from needle.ops.convolution import Conv as Conv
+from needle.ops.convolution import Conv2d as Conv2d
+from needle.ops.convolution import Conv2dInputGrad as Conv2dInputGrad
+from needle.ops.convolution import Conv2dWeightGrad as Conv2dWeightGrad
+from needle.ops.convolution import Convolution as Convolution
+from needle.ops.convolution import MaxPool2d as MaxPool2d
 from needle.ops.extremes import Extreme as Extreme
 from needle.ops.extremes import Max as Max
 from needle.ops.extremes import Min as Min
-from needle.ops.functions import (
-    GELU as GELU,
-)
-from needle.ops.functions import (
-    Cos as Cos,
-)
-from needle.ops.functions import (
-    Erf as Erf,
-)
-from needle.ops.functions import (
-    Exp as Exp,
-)
-from needle.ops.functions import (
-    Expm1 as Expm1,
-)
-from needle.ops.functions import (
-    GELUGrad as GELUGrad,
-)
-from needle.ops.functions import (
-    Log as Log,
-)
-from needle.ops.functions import (
-    Log1p as Log1p,
-)
-from needle.ops.functions import (
-    ReLU as ReLU,
-)
-from needle.ops.functions import (
-    ReLUGrad as ReLUGrad,
-)
-from needle.ops.functions import (
-    Sigmoid as Sigmoid,
-)
-from needle.ops.functions import (
-    SigmoidGrad as SigmoidGrad,
-)
-from needle.ops.functions import (
-    SiLU as SiLU,
-)
-from needle.ops.functions import (
-    SiLUGrad as SiLUGrad,
-)
-from needle.ops.functions import (
-    Sin as Sin,
-)
-from needle.ops.functions import (
-    Sqrt as Sqrt,
-)
-from needle.ops.functions import (
-    Tanh as Tanh,
-)
-from needle.ops.functions import (
-    TanhGrad as TanhGrad,
-)
-from needle.ops.fused import (
-    FusedGradient as FusedGradient,
-)
-from needle.ops.fused import (
-    FusedGradients as FusedGradients,
-)
-from needle.ops.fused import (
-    FusedOp as FusedOp,
-)
-from needle.ops.fused import (
-    FusedTupleGradient as FusedTupleGradient,
-)
-from needle.ops.fused import (
-    FusedTupleOp as FusedTupleOp,
-)
+from needle.ops.functions import GELU as GELU
+from needle.ops.functions import Cos as Cos
+from needle.ops.functions import Erf as Erf
+from needle.ops.functions import Exp as Exp
+from needle.ops.functions import Expm1 as Expm1
+from needle.ops.functions import GELUGrad as GELUGrad
+from needle.ops.functions import Log as Log
+from needle.ops.functions import Log1p as Log1p
+from needle.ops.functions import ReLU as ReLU
+from needle.ops.functions import ReLUGrad as ReLUGrad
+from needle.ops.functions import Sigmoid as Sigmoid
+from needle.ops.functions import SigmoidGrad as SigmoidGrad
+from needle.ops.functions import SiLU as SiLU
+from needle.ops.functions import SiLUGrad as SiLUGrad
+from needle.ops.functions import Sin as Sin
+from needle.ops.functions import Sqrt as Sqrt
+from needle.ops.functions import Tanh as Tanh
+from needle.ops.functions import TanhGrad as TanhGrad
+from needle.ops.fused import FusedGradient as FusedGradient
+from needle.ops.fused import FusedGradients as FusedGradients
+from needle.ops.fused import FusedOp as FusedOp
+from needle.ops.fused import FusedTupleGradient as FusedTupleGradient
+from needle.ops.fused import FusedTupleOp as FusedTupleOp
 from needle.ops.helpers import ValuesAndIndices
-from needle.ops.indexing import (
-    AddAt as AddAt,
-)
-from needle.ops.indexing import (
-    GetItem as GetItem,
-)
-from needle.ops.indexing import (
-    ScatterAdd as ScatterAdd,
-)
-from needle.ops.indexing import (
-    SetItem as SetItem,
-)
-from needle.ops.indexing import (
-    Take as Take,
-)
+from needle.ops.indexing import AddAt as AddAt
+from needle.ops.indexing import GetItem as GetItem
+from needle.ops.indexing import ScatterAdd as ScatterAdd
+from needle.ops.indexing import SetItem as SetItem
+from needle.ops.indexing import Take as Take
 from needle.ops.linalg import Einsum as Einsum
 from needle.ops.linalg import Linear as Linear
 from needle.ops.linalg import MatMul as MatMul
 from needle.ops.linalg import RowsProduct as RowsProduct
-from needle.ops.network import (
-    Attention as Attention,
-)
-from needle.ops.network import (
-    BatchNorm as BatchNorm,
-)
-from needle.ops.network import (
-    CrossEntropy as CrossEntropy,
-)
-from needle.ops.network import (
-    Dropout as Dropout,
-)
-from needle.ops.network import (
-    LayerNorm as LayerNorm,
-)
-from needle.ops.network import (
-    MeanSquaredError as MeanSquaredError,
-)
-from needle.ops.network import (
-    ScaledDifference as ScaledDifference,
-)
+from needle.ops.network import Attention as Attention
+from needle.ops.network import BatchNorm as BatchNorm
+from needle.ops.network import CrossEntropy as CrossEntropy
+from needle.ops.network import Dropout as Dropout
+from needle.ops.network import LayerNorm as LayerNorm
+from needle.ops.network import MeanSquaredError as MeanSquaredError
+from needle.ops.network import ScaledDifference as ScaledDifference
 from needle.ops.recurrent import GRU as GRU
 from needle.ops.recurrent import LSTM as LSTM
 from needle.ops.recurrent import RNN as RNN
-from needle.ops.reductions import (
-    BroadcastTo as BroadcastTo,
-)
-from needle.ops.reductions import (
-    CumSum as CumSum,
-)
-from needle.ops.reductions import (
-    Deviation as Deviation,
-)
-from needle.ops.reductions import (
-    FitTo as FitTo,
-)
-from needle.ops.reductions import (
-    LogSoftmax as LogSoftmax,
-)
-from needle.ops.reductions import (
-    LogSumExp as LogSumExp,
-)
-from needle.ops.reductions import (
-    Mean as Mean,
-)
-from needle.ops.reductions import (
-    Softmax as Softmax,
-)
-from needle.ops.reductions import (
-    Summation as Summation,
-)
-from needle.ops.shapes import (
-    Concatenate as Concatenate,
-)
-from needle.ops.shapes import (
-    Dilate as Dilate,
-)
-from needle.ops.shapes import (
-    Flip as Flip,
-)
-from needle.ops.shapes import (
-    Pad as Pad,
-)
-from needle.ops.shapes import (
-    Permute as Permute,
-)
-from needle.ops.shapes import (
-    Reshape as Reshape,
-)
-from needle.ops.shapes import (
-    Split as Split,
-)
-from needle.ops.shapes import (
-    Stack as Stack,
-)
-from needle.ops.shapes import (
-    Transpose as Transpose,
-)
-from needle.ops.shapes import (
-    UnDilate as UnDilate,
-)
-from needle.ops.trigonometry import (
-    Acos as Acos,
-)
-from needle.ops.trigonometry import (
-    Acosh as Acosh,
-)
-from needle.ops.trigonometry import (
-    Asin as Asin,
-)
-from needle.ops.trigonometry import (
-    Asinh as Asinh,
-)
-from needle.ops.trigonometry import (
-    Atan as Atan,
-)
-from needle.ops.trigonometry import (
-    Atan2 as Atan2,
-)
-from needle.ops.trigonometry import (
-    Atanh as Atanh,
-)
-from needle.ops.trigonometry import (
-    Cosh as Cosh,
-)
-from needle.ops.trigonometry import (
-    Hypot as Hypot,
-)
-from needle.ops.trigonometry import (
-    Log2 as Log2,
-)
-from needle.ops.trigonometry import (
-    Log10 as Log10,
-)
-from needle.ops.trigonometry import (
-    LogAddExp as LogAddExp,
-)
-from needle.ops.trigonometry import (
-    Remainder as Remainder,
-)
-from needle.ops.trigonometry import (
-    Sinh as Sinh,
-)
-from needle.ops.trigonometry import (
-    Tan as Tan,
-)
-from needle.ops.tuples import (
-    FusedAddScalars as FusedAddScalars,
-)
-from needle.ops.tuples import (
-    MakeTensorTuple as MakeTensorTuple,
-)
-from needle.ops.tuples import (
-    TupleGetItem as TupleGetItem,
-)
+from needle.ops.reductions import BroadcastTo as BroadcastTo
+from needle.ops.reductions import CumSum as CumSum
+from needle.ops.reductions import Deviation as Deviation
+from needle.ops.reductions import FitTo as FitTo
+from needle.ops.reductions import LogSoftmax as LogSoftmax
+from needle.ops.reductions import LogSumExp as LogSumExp
+from needle.ops.reductions import Mean as Mean
+from needle.ops.reductions import Softmax as Softmax
+from needle.ops.reductions import Summation as Summation
+from needle.ops.shapes import Concatenate as Concatenate
+from needle.ops.shapes import Dilate as Dilate
+from needle.ops.shapes import Flip as Flip
+from needle.ops.shapes import Pad as Pad
+from needle.ops.shapes import Permute as Permute
+from needle.ops.shapes import Reshape as Reshape
+from needle.ops.shapes import Split as Split
+from needle.ops.shapes import Stack as Stack
+from needle.ops.shapes import Transpose as Transpose
+from needle.ops.shapes import UnDilate as UnDilate
+from needle.ops.trigonometry import Acos as Acos
+from needle.ops.trigonometry import Acosh as Acosh
+from needle.ops.trigonometry import Asin as Asin
+from needle.ops.trigonometry import Asinh as Asinh
+from needle.ops.trigonometry import Atan as Atan
+from needle.ops.trigonometry import Atan2 as Atan2
+from needle.ops.trigonometry import Atanh as Atanh
+from needle.ops.trigonometry import Cosh as Cosh
+from needle.ops.trigonometry import Hypot as Hypot
+from needle.ops.trigonometry import Log2 as Log2
+from needle.ops.trigonometry import Log10 as Log10
+from needle.ops.trigonometry import LogAddExp as LogAddExp
+from needle.ops.trigonometry import Remainder as Remainder
+from needle.ops.trigonometry import Sinh as Sinh
+from needle.ops.trigonometry import Tan as Tan
+from needle.ops.tuples import FusedAddScalars as FusedAddScalars
+from needle.ops.tuples import MakeTensorTuple as MakeTensorTuple
+from needle.ops.tuples import TupleGetItem as TupleGetItem
 from needle.typing import ArrayLike, Axes, DeviceLike, DTypeLike, Key, Number, Operand, Pair, Shape, Tensors
 
 def equal(a: Any, b: Any) -> Any: ...

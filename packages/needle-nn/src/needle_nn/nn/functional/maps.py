@@ -118,7 +118,7 @@ def embedding_bag(
         bags = np.repeat(np.arange(lengths.size), lengths)
     ids = ids.reshape(-1)
     shares = np.ones(ids.size) if padding_idx is None else (ids != padding_idx).astype(float)
-    indices = {"device": weight.device, "dtype": "int64", "requires_grad": False}
+    indices: dict[str, Any] = {"device": weight.device, "dtype": "int64", "requires_grad": False}
     rows = ops.embedding(Tensor(ids, **indices), weight)
     counts = np.bincount(bags, shares, lengths.size)
     if mode == "mean":
