@@ -780,6 +780,11 @@ cdef class NDArray:
         text = np.array2string(values, separator=", ", prefix="NDArray(", threshold=threshold, edgeitems=3)
         return f"NDArray({text}, dtype={self.dtype}, device={self.device})"
 
+    def _repr_html_(self, kind="NDArray", made=""):
+        """What a notebook shows: what it is, shape, dtype, device, how it was made, and a map of the values."""
+        from needle_ndarray.notebook import array_html
+        return array_html(self, kind, made)
+
     def __str__(self):
         values, threshold = shown(self)
         return np.array2string(values, threshold=threshold, edgeitems=3)

@@ -194,6 +194,11 @@ cdef class Tensor(Value):
         made = f", op={type(self.op).__name__}" if self.op is not None else ", requires_grad=True" if self.wants_grad else ""
         return f"needle.Tensor({text}, dtype={self.dtype}, device={self.device}{made})"
 
+    def _repr_html_(self):
+        """What a notebook shows: shape, dtype, device, how it was made, and a map of the values."""
+        made = f"made by {type(self.op).__name__}" if self.op is not None else "requires a gradient" if self.wants_grad else ""
+        return read(self)._repr_html_(type(self).__name__, made)
+
     def __str__(self):
         return str(realize(self))
 

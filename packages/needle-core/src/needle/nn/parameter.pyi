@@ -1,2 +1,1 @@
-from needle_nn.nn.module import Module as Module
-from needle_nn.nn.module import Parameter as Parameter
+from needle_nn.nn.module import *

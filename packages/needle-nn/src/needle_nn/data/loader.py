@@ -132,6 +132,12 @@ class DataLoader:
         self._position = _Position()
         self._rows: Rows | None = None
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from needle_nn.notebook import loader_html
+
+        return loader_html(self)
+
     def __len__(self) -> int:
         """The number of batches in an epoch."""
         if self.batch_sampler is not None:

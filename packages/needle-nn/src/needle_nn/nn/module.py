@@ -387,6 +387,12 @@ class Module:
         }
         return ", ".join([f"{name}={value!r}" for name, value in shown.items()])
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from needle_nn.notebook import module_html
+
+        return module_html(self)
+
     @recursive_repr("...")
     def __repr__(self):
         children = [(name, value) for name, value, _ in self._members() if isinstance(value, Module)]
