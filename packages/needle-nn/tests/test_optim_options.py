@@ -62,7 +62,7 @@ ERRORS = [
     ("SGD([w]).add_param_group({'params': w})", "ValueError: SGD: a parameter of the new group is in another one already"),
     ("lr_scheduler.SequentialLR(SGD([w]), [], [1])", "ValueError: SequentialLR: 0 schedules and 1 milestones: expected one less"),
     ("lr_scheduler.OneCycleLR(SGD([w]), 1.0)", "ValueError: OneCycleLR: epochs = None: expected an int from 1 on"),
-    ("lr_scheduler.OneCycleLR(SGD([w]), 1, 3, anneal_strategy='a')", "ValueError: OneCycleLR: anneal_strategy 'a': expected 'cos'"),
+    ("lr_scheduler.OneCycleLR(SGD([w]), 1, 3, anneal_strategy='a')", "ValueError: OneCycleLR: anneal_strategy 'a': expected 'cos' or 'linear'"),
     ("lr_scheduler.LambdaLR(SGD([w]), [3])", "TypeError: LambdaLR: lr_lambda: expected a function, got int"),
     ("StepLR(w, 3)", "TypeError: StepLR: expected an Optimizer, got Tensor"),
     ("StepLR(SGD([w]), 0)", "ValueError: StepLR: step_size = 0: expected an int from 1 on"),

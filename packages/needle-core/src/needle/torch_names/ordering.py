@@ -32,7 +32,7 @@ def quantile(
     below, above = ops.take(ordered, low, 0), ops.take(ordered, np.ceil(at).astype("int64"), 0)
     found = below + (above - below) * part
     if keepdim:
-        found = ops.reshape(found, (len(at), *[1] * axes)) if whole else ops.expand_dims(found, dim % axes + 1)  # type: ignore[operator]
+        found = ops.reshape(found, (len(at), *[1] * axes)) if whole else ops.expand_dims(found, dim % axes + 1)
     return found if shares.ndim else found[0]
 
 
