@@ -2,6 +2,7 @@
 
     needle/ops/__init__.pyi       op classes, and functions with all names that their arguments go by
     needle/__init__.pyi           those functions, and PyTorch's names
+    stubs/missing.txt             methods that only say what there is instead, for stubtest to leave out
     needle/autograd/tensor.pyi    in the class Tensor, below a line that says so: the methods that `needle.torch_names` adds
 
 Names, arguments and types are those of the functions themselves. The other stubs are written by hand; stubtest compares all of
@@ -20,7 +21,7 @@ from typing import Any
 import needle
 from needle import ops, torch_names
 from needle.autograd import Tensor
-from needle.torch_names import both, composed, in_place, methods
+from needle.torch_names import missing
 
 SOURCE = Path(__file__).parents[1] / "packages/needle-core/src/needle"
 MARK = "    # Of needle.torch_names, written by stubs/write.py"
@@ -34,6 +35,8 @@ from needle.typing import ArrayLike, Axes, DeviceLike, DTypeLike, Key, Number, O
 """
 #: Types whose names are those of methods of Tensor, and of dtypes of needle.
 BUILTIN = re.compile(r"(?<![.\w])(bool|int|float|type)\b")
+#: The types of properties that are no bool.
+PROPERTIES = {"grad_fn": "Op | None", "is_leaf": "_Answer", "itemsize": "builtins.int"}
 FUNCTIONS = (FunctionType, BuiltinFunctionType)
 
 
@@ -133,13 +136,11 @@ def needle_stub() -> str:
 
 def tensor_stub() -> str:
     """The stub of Tensor, with the rows of added methods renewed."""
-    added = methods.SAME | both.METHODS | composed.METHODS | methods.METHODS | in_place.METHODS
     rows = []
-    for name in sorted(added):
+    for name in sorted(torch_names.METHODS):
         value = vars(Tensor)[name]
         if isinstance(value, property):
-            kind = "builtins.int" if name == "itemsize" else "builtins.bool"
-            rows.append(f"    @property\n    def {name}(self) -> {kind}: ...")
+            rows.append(f"    @property\n    def {name}(self) -> {PROPERTIES.get(name, 'builtins.bool')}: ...")
         else:
             text = BUILTIN.sub(r"builtins.\1", signature(value, method=True))
             rows.append(f"    def {name}{text}: ...")
@@ -168,13 +169,14 @@ def main() -> None:
         "__init__.pyi": head + needle_stub(),
         "autograd/tensor.pyi": tensor_stub(),
     }
-    stale = []
-    for name, text in made.items():
-        path, text = SOURCE / name, formatted(text)
-        if not path.exists() or path.read_text() != text:
-            stale.append(name)
-            if not check:
-                path.write_text(text)
+    texts = {SOURCE / name: formatted(text) for name, text in made.items()}
+    texts[Path(__file__).with_name("missing.txt")] = (
+        f"needle\\.autograd\\.tensor\\.Tensor\\.({'|'.join(sorted(missing.METHODS))})\n"
+    )
+    stale = [path.name for path, text in texts.items() if not path.exists() or path.read_text() != text]
+    for path, text in texts.items():
+        if not check:
+            path.write_text(text)
     if stale and check:
         sys.exit(f"{', '.join(stale)}: not what the functions say; python stubs/write.py renews them")
 

@@ -41,7 +41,7 @@ def test_needle_does_not_import(python, unwanted):
 
 @pytest.mark.parametrize("module", ["needle_ndarray", "needle", "needle.nn", "needle.optim", "needle.testing"])
 def test_import_needs_nothing_that_numpy_has_not_imported(python, module):
-    """Of the standard library and of NumPy; what else is needed is imported where it is used. __future__ is a word to the compiler."""
+    """Of the standard library and of NumPy; what else is needed is imported where it is used (but __future__)."""
     code = f"import sys, numpy; before = {{*sys.modules, '__future__'}}; import {module}; new = {{*sys.modules}} - before; "
     found = "sorted(n for n in new if n.partition('.')[0] in {*sys.stdlib_module_names, 'numpy'})"
     done = python("-c", code + f"print({found})")

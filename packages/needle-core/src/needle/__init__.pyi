@@ -40,6 +40,7 @@ from needle.capturing import CaptureError as CaptureError
 from needle.capturing import CaptureWarning as CaptureWarning
 from needle.capturing import capture as capture
 from needle.creation import BoolTensor as BoolTensor
+from needle.creation import ByteTensor as ByteTensor
 from needle.creation import DoubleTensor as DoubleTensor
 from needle.creation import FloatTensor as FloatTensor
 from needle.creation import IntTensor as IntTensor
@@ -338,6 +339,13 @@ from needle.torch_names.functions import result_type as result_type
 from needle.torch_names.functions import save as save
 from needle.torch_names.functions import set_float32_matmul_precision as set_float32_matmul_precision
 from needle.torch_names.functions import vstack as vstack
+from needle.torch_names.ordering import bucketize as bucketize
+from needle.torch_names.ordering import kthvalue as kthvalue
+from needle.torch_names.ordering import quantile as quantile
+from needle.torch_names.products import cdist as cdist
+from needle.torch_names.products import cross as cross
+from needle.torch_names.products import kron as kron
+from needle.torch_names.products import tensordot as tensordot
 from needle.transforms import checkpoint as checkpoint
 from needle.transforms import grad as grad
 from needle.transforms import hessian as hessian
@@ -423,6 +431,26 @@ def fmax(a: Operand, b: Operand) -> Tensor: ...
 def fmin(a: Operand, b: Operand) -> Tensor: ...
 def sgn(a: Any) -> Any: ...
 def spmm(a: Tensor, b: Any) -> Tensor: ...
+def nansum(
+    a: Tensor,
+    axes: Any = None,
+    keepdims: builtins.bool = False,
+    *,
+    axis: Any = ...,
+    dim: Any = ...,
+    dims: Any = ...,
+    keepdim: builtins.bool = ...,
+) -> Tensor: ...
+def nanmean(
+    a: Tensor,
+    axes: Any = None,
+    keepdims: builtins.bool = False,
+    *,
+    axis: Any = ...,
+    dim: Any = ...,
+    dims: Any = ...,
+    keepdim: builtins.bool = ...,
+) -> Tensor: ...
 def cat(
     tensors: Any, axis: builtins.int = 0, *, axes: builtins.int = ..., dim: builtins.int = ..., dims: builtins.int = ...
 ) -> Tensor: ...
