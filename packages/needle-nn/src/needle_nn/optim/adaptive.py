@@ -54,7 +54,7 @@ class RMSprop(Optimizer):
         weight_decay: float = 0.0,
         momentum: float = 0.0,
         centered: bool = False,
-    ):
+    ) -> None:
         numbers = {"lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay, "momentum": momentum}
         super().__init__(params, **numbers, centered=centered)
 
@@ -119,7 +119,7 @@ class Adagrad(Optimizer):
         weight_decay: float = 0.0,
         initial: float = 0.0,
         eps: float = 1e-10,
-    ):
+    ) -> None:
         numbers = {"lr": lr, "lr_decay": lr_decay, "weight_decay": weight_decay, "initial": initial, "eps": eps}
         super().__init__(params, **numbers)
 
@@ -171,7 +171,7 @@ class Adadelta(Optimizer):
         rho: float = 0.9,
         eps: float = 1e-6,
         weight_decay: float = 0.0,
-    ):
+    ) -> None:
         super().__init__(params, lr=lr, rho=rho, eps=eps, weight_decay=weight_decay)
 
     def fills(self, group: dict[str, Any]) -> tuple[str, ...]:

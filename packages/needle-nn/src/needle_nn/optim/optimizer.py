@@ -48,12 +48,17 @@ class Optimizer:
     #: said by the class that writes `update` or `step`; `needle.distributed.sharded` asks.
     elementwise = False
 
-    def __init__(self, params: Iterable[Any], **options: Any):
+    def __init__(self, params: Iterable[Any], **options: Any) -> None:
         self.param_groups = self._groups(params, options)
         self.params: list[Tensor] = [p for group in self.param_groups for p in group["params"]]
         self.t = 0
         for name in self.states:
             setattr(self, name, {})
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """The numbers of the first group, which a new group has where it gives none."""
+        return {name: value for name, value in self.param_groups[0].items() if name != "params"}
 
     # ---- Groups ----------------------------------------------------------------------------------------------------
 
@@ -77,7 +82,7 @@ class Optimizer:
 
     def add_param_group(self, group: dict[str, Any]) -> None:
         """One more group, with the first one's numbers where it gives none."""
-        options = {name: value for name, value in self.param_groups[0].items() if name != "params"}
+        options = self.defaults
         made = self._group(f"{type(self).__name__}: group {len(self.param_groups)}", group, options)
         for p in made["params"]:
             if p in set(self.params):

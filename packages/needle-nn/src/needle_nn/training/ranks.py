@@ -22,7 +22,7 @@ from needle_nn.training.parts import Figures
 class Ranks:
     """The ranks of a training: `world` is None where there is one only, and nothing is asked of it then."""
 
-    def __init__(self, world: Communicator | None, parts: int, model: Any = None):
+    def __init__(self, world: Communicator | None, parts: int, model: Any = None) -> None:
         if world is not None and not isinstance(world, Communicator):
             raise TypeError(f"Trainer: world is {described(world)}, expected what needle.distributed.init() gives")
         if world is not None and parts < world.size:
@@ -44,6 +44,10 @@ class Ranks:
         """Tell the communicator which step is under way, for its messages."""
         if self.world is not None:
             self.world.step = step + 1
+
+    def apart(self) -> Communicator | None:
+        """A communicator of the same ranks, for messages during backward; None where there is none."""
+        return None if self.world is None else self.world.twin()
 
     def join(self, model: Any, plan: list[str]) -> None:
         """Compare what the ranks are about to do; give all of them rank 0's model and the state of its generators."""
