@@ -1,7 +1,6 @@
 """Fused ops of networks: norms, cross-entropy, attention, dropout."""
 
 import math
-from typing import Any
 
 from needle.autograd import Tensor, TensorOp, array_api, as_constant, constant, count, get_default_dtype, result_dtype
 from needle.ops.choosing import logical_and, not_equal, where
@@ -22,16 +21,16 @@ class LayerNorm(FusedOp):
 
     differentiable = 3
 
-    def __init__(self, eps: float) -> None:
+    def __init__(self, eps):
         self.eps = number(eps)
 
     def compute(self, x, weight, bias):
         return array_api.layer_norm(x, weight, bias, self.eps)
 
-    def compute_gradient(self, out_grad: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None) -> Any:
+    def compute_gradient(self, out_grad, x, weight, bias):
         return array_api.layer_norm_grad(out_grad, x, weight, self.eps)
 
-    def composed(self, x: Tensor, weight: Any, bias: Any) -> Any:
+    def composed(self, x, weight, bias):
         centred = x - mean(x, -1, keepdims=True)
         return centred / (mean(centred * centred, -1, keepdims=True) + self.eps).sqrt() * weight + bias
 
@@ -41,7 +40,7 @@ class BatchNorm(FusedOp):
 
     differentiable = 3
 
-    def __init__(self, eps: float) -> None:
+    def __init__(self, eps):
         self.eps = number(eps)
         self.statistics: list = []  # mean and var of the last compute
         self.computed = 0
@@ -51,12 +50,12 @@ class BatchNorm(FusedOp):
         self.computed += 1
         return y
 
-    def compute_gradient(self, out_grad: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None) -> Any:
+    def compute_gradient(self, out_grad, x, weight, bias):
         if self.computed != 1:  # called for several x: the statistics may be those of another one
             self.compute(x, weight, bias)
         return array_api.batch_norm_grad(out_grad, x, *self.statistics, weight, self.eps)
 
-    def composed(self, x: Tensor, weight: Any, bias: Any) -> Any:
+    def composed(self, x, weight, bias):
         axes = tuple(range(x.ndim - 1))
         centred = x - mean(x, axes, keepdims=True)
         return centred / (mean(centred * centred, axes, keepdims=True) + self.eps).sqrt() * weight + bias
@@ -68,10 +67,10 @@ class CrossEntropy(FusedOp):
     def compute(self, logits, labels):
         return array_api.cross_entropy(logits, labels)
 
-    def compute_gradient(self, out_grad: Tensor, logits: Tensor, labels: Any) -> Any:
+    def compute_gradient(self, out_grad, logits, labels):
         return array_api.cross_entropy_grad(out_grad, logits, labels)
 
-    def composed(self, logits: Tensor, labels: Any) -> Any:
+    def composed(self, logits, labels):
         return logsumexp(logits, -1) - reshape(gather(logits, expand_dims(labels, -1), -1), labels.shape)
 
 
@@ -109,22 +108,20 @@ class Attention(FusedOp):
 
     differentiable = 3
 
-    def __init__(self, causal: bool, scale: float | None) -> None:
+    def __init__(self, causal, scale):
         self.causal, self.scale = bool(causal), number(scale)
 
     def compute(self, q, k, v, *mask):
         return array_api.attention(q, k, v, *mask or (None,), self.causal, self.scale)
 
-    def compute_gradient(self, out_grad: Tensor, q: Tensor, k: Tensor, v: Tensor, *mask: Any) -> Any:
+    def compute_gradient(self, out_grad, q, k, v, *mask):
         return array_api.attention_grad(out_grad, q, k, v, *mask or (None,), self.causal, self.scale)
 
-    def composed(self, q: Tensor, k: Tensor, v: Tensor, *mask: Any) -> Any:
+    def composed(self, q, k, v, *mask):
         return matmul(attention_probabilities(q, k, mask[0] if mask else None, self.causal, self.scale), v)
 
 
-def attention_probabilities(
-    q: Tensor, k: Tensor, mask: Any = None, causal: bool = False, scale: float | None = None
-) -> Tensor:
+def attention_probabilities(q, k, mask=None, causal=False, scale=None):
     """softmax(q k^T scale + mask) along the last axis: (..., Tq, Tk)."""
     q, k = _common(q, k)
     scores = matmul(q, transpose(k)) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
@@ -148,7 +145,7 @@ class Dropout(TensorOp):
 
     needs = ""
 
-    def __init__(self, p: float) -> None:
+    def __init__(self, p):
         self.p = number(p)
 
     def compute(self, x, mask):
@@ -187,7 +184,7 @@ def _filled(x, n, weight, bias):
     return _common(x, *made)
 
 
-def layer_norm(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05) -> Tensor:
+def layer_norm(x, weight=None, bias=None, eps=1e-5):
     """Normalise along the last axis: y = (x - mean) / sqrt(var + eps) weight + bias."""
     if x.ndim == 0:
         raise ValueError("layer_norm: expected one axis or more, got a 0-d tensor")
@@ -195,18 +192,18 @@ def layer_norm(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = No
 
 
 def batch_norm(
-    x: Tensor,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
+    x,
+    weight=None,
+    bias=None,
     *,
-    running_mean: Tensor | None = None,
-    running_var: Tensor | None = None,
-    training: bool = True,
-    momentum: float = 0.1,
-    eps: float = 1e-05,
-    axis: int = 1,
-    unbiased: bool = False,
-) -> Tensor:
+    running_mean=None,
+    running_var=None,
+    training=True,
+    momentum=0.1,
+    eps=1e-5,
+    axis=1,
+    unbiased=False,
+):
     """Normalise every channel over all other axes: y = (x - mean) / sqrt(var + eps) weight + bias.
 
     Parameters
@@ -233,7 +230,7 @@ def batch_norm(
     y = op(x if order is None else permute(x, order), weight, bias)
     if running_mean is not None or running_var is not None:
         array_of(y)  # in lazy mode too: the statistics are wanted now
-        count = x.size // n if n else 0
+        count = x.size // n if unbiased and n else 0
         shares = momentum, momentum * count / (count - 1) if unbiased and count > 1 else momentum
         for running, new, share in zip((running_mean, running_var), op.statistics, shares, strict=True):
             if running is not None:
@@ -241,9 +238,7 @@ def batch_norm(
     return y if order is None else permute(y, tuple([order.index(i) for i in range(ndim)]))
 
 
-def cross_entropy(
-    logits: Tensor, labels: Any, reduction: str = "mean", ignore_index: int | None = None, label_smoothing: float = 0.0
-) -> Tensor:
+def cross_entropy(logits, labels, reduction="mean", ignore_index=None, label_smoothing=0.0):
     """-log softmax(logits)[label] per row, stable for any logits: (..., C) and integer labels (...).
 
     Parameters
@@ -285,7 +280,7 @@ def _count(kept):
     return float(kept.sum().item()) or math.nan
 
 
-def mean_squared_error(a: Tensor, b: Tensor) -> Tensor:
+def mean_squared_error(a, b):
     """The mean of (a - b)^2, two tensors of one shape."""
     b = as_constant(b, a, "mean_squared_error")
     if a.shape != b.shape:
@@ -295,9 +290,7 @@ def mean_squared_error(a: Tensor, b: Tensor) -> Tensor:
     return _MEAN_SQUARED_ERROR(a, b)
 
 
-def scaled_dot_product_attention(
-    q: Tensor, k: Tensor, v: Tensor, mask: Any = None, causal: bool = False, scale: float | None = None
-) -> Tensor:
+def scaled_dot_product_attention(q, k, v, mask=None, causal=False, scale=None):
     """softmax(q k^T scale + mask) v: (..., Tq, D), (..., Tk, D), (..., Tk, Dv) -> (..., Tq, Dv).
 
     Parameters
@@ -321,7 +314,7 @@ def scaled_dot_product_attention(
     return Attention(causal, scale)(q, k, v, *([] if mask is None else [mask]))
 
 
-def dropout(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
+def dropout(x, p=0.5, training=True):
     """Zero every element with probability p and divide the others by 1 - p; in evaluation x itself."""
     if not 0 <= p < 1:
         raise ValueError(f"dropout: p = {p}: expected a number from 0, below 1")
