@@ -230,6 +230,8 @@ class Softmax(Module):
         super().__init__()
         self.axis = axis if dim is None else dim
 
+    dim = property(lambda self: self.axis)
+
     def forward(self, x):
         return self.function(x, self.axis)
 

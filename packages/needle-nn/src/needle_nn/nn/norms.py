@@ -21,6 +21,14 @@ def _as(x, weight, bias):
     return (weight, bias) if weight.dtype is bias.dtype is dtype else (weight.astype(dtype), bias.astype(dtype))
 
 
+def _one_of(layer, **names):
+    """The argument that was given, under either of its names."""
+    given = [value for value in names.values() if value is not None]
+    if len(given) != 1:
+        raise TypeError(f"{type(layer).__name__}: expected one of {' and '.join(names)}, got {len(given)}")
+    return given[0]
+
+
 class BatchNorm1d(Module):
     """y = (x - mean) / sqrt(var + eps) w + b for every channel: (N, dim) or (N, dim, ...).
 
@@ -30,7 +38,7 @@ class BatchNorm1d(Module):
 
     Parameters
     ----------
-    dim : how many channels
+    dim, num_features : how many channels
     affine : whether there are w and b
     track_running_stats : whether there are running statistics; else those of the batch are for evaluation too
     """
@@ -39,7 +47,7 @@ class BatchNorm1d(Module):
 
     def __init__(
         self,
-        dim,
+        dim=None,
         eps=1e-5,
         momentum=0.1,
         device=None,
@@ -47,8 +55,10 @@ class BatchNorm1d(Module):
         *,
         affine=True,
         track_running_stats=True,
+        num_features=None,
     ):
         super().__init__()
+        dim = _one_of(self, dim=dim, num_features=num_features)
         self.dim, self.eps, self.momentum = dim, eps, momentum
         made = {"device": device, "dtype": dtype}
         self.weight = Parameter(init.ones(dim, **made)) if affine else None
@@ -58,6 +68,10 @@ class BatchNorm1d(Module):
         if self.as_torch:
             counter = Tensor(0, device=device, dtype="int64", requires_grad=False) if track_running_stats else None
             self.register_buffer("num_batches_tracked", counter)
+
+    num_features = property(lambda self: self.dim)
+    affine = property(lambda self: self.weight is not None)
+    track_running_stats = property(lambda self: self.running_mean is not None)
 
     def forward(self, x):
         shape = x.shape
@@ -123,6 +137,8 @@ class LayerNorm(Module):
         self.weight = Parameter(init.ones(*self.normalized_shape, **made)) if elementwise_affine else None
         self.bias = Parameter(init.zeros(*self.normalized_shape, **made)) if elementwise_affine and bias else None
 
+    elementwise_affine = property(lambda self: self.weight is not None)
+
     def forward(self, x):
         expect(self, x, ..., *self.normalized_shape)
         if len(self.normalized_shape) > 1:
@@ -144,11 +160,17 @@ def _sizes(layer, shape):
 class RMSNorm(Module):
     """y = x / sqrt(mean x^2 + eps) w over the last axis, (..., dim), or the last axes where dim is a shape"""
 
-    def __init__(self, dim, eps=1e-5, device=None, dtype="float32", *, elementwise_affine=True):
+    def __init__(
+        self, dim=None, eps=1e-5, device=None, dtype="float32", *, elementwise_affine=True, normalized_shape=None
+    ):
         super().__init__()
+        dim = _one_of(self, dim=dim, normalized_shape=normalized_shape)
         self.dim, self.eps = dim, eps
         made = init.ones(*_sizes(self, dim), device=device, dtype=dtype)
         self.weight = Parameter(made) if elementwise_affine else None
+
+    normalized_shape = property(lambda self: _sizes(self, self.dim))
+    elementwise_affine = property(lambda self: self.weight is not None)
 
     def forward(self, x):
         sizes = (self.dim,) if isinstance(self.dim, int) else tuple(self.dim)
@@ -166,6 +188,9 @@ class GroupNorm(Module):
         self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
         self.weight = Parameter(init.ones(num_channels, device=device, dtype=dtype)) if affine else None
         self.bias = Parameter(init.zeros(num_channels, device=device, dtype=dtype)) if affine else None
+
+    affine = property(lambda self: self.weight is not None)
+    num_features = property(lambda self: self.num_channels)
 
     def forward(self, x):
         if x.ndim < 2 or x.shape[1] != self.num_channels:
