@@ -56,7 +56,7 @@ class RMSprop(Optimizer):
         momentum: float = 0.0,
         centered: bool = False,
         foreach: Any = None,
-    ):
+    ) -> None:
         numbers = {"lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay, "momentum": momentum}
         super().__init__(params, numbers, centered=centered)
 
@@ -123,7 +123,7 @@ class Adagrad(Optimizer):
         initial: float = 0.0,
         eps: float = 1e-10,
         foreach: Any = None,
-    ):
+    ) -> None:
         numbers = {"lr": lr, "lr_decay": lr_decay, "weight_decay": weight_decay, "initial": initial, "eps": eps}
         super().__init__(params, numbers)
 
@@ -177,7 +177,7 @@ class Adadelta(Optimizer):
         eps: float = 1e-6,
         weight_decay: float = 0.0,
         foreach: Any = None,
-    ):
+    ) -> None:
         super().__init__(params, lr=lr, rho=rho, eps=eps, weight_decay=weight_decay)
 
     def fills(self, group: dict[str, Any]) -> tuple[str, ...]:

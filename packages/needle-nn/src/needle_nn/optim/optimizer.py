@@ -50,7 +50,7 @@ class Optimizer:
     #: said by the class that writes `update` or `step`; `needle.distributed.sharded` asks.
     elementwise = False
 
-    def __init__(self, params: Iterable[Any], defaults: Mapping[str, Any] | None = None, **options: Any):
+    def __init__(self, params: Iterable[Any], defaults: Mapping[str, Any] | None = None, **options: Any) -> None:
         options = {**(defaults or {}), **options}
         self.param_groups = self._groups(params, options)
         self.params: list[Tensor] = [p for group in self.param_groups for p in group["params"]]
