@@ -122,8 +122,8 @@ def needle_stub() -> str:
             rows.append(f"def {name}{text}: ...")
         elif name in vars(needle.backend_ndarray):
             lines.append(f"from needle_ndarray import {name} as {name}")
-        elif type(value) in (bool, int, float, str):
-            rows.append(f"{name}: builtins.{type(value).__name__}")
+        elif value is None:
+            rows.append(f"{name}: None")
     rows += [f"{name}: DType" for name in torch_names.ON_REQUEST if name != "compile"]
     head = [
         "import builtins",
