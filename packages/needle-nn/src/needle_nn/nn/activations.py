@@ -234,6 +234,10 @@ class Softmax(Module):
         super().__init__()
         self.axis = axis if dim is None else dim
 
+    @property
+    def dim(self) -> int:
+        return self.axis
+
     def forward(self, x: Tensor) -> Tensor:
         return self.function(x, self.axis)
 

@@ -95,6 +95,10 @@ class Bilinear(Module):
     def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
         return maps.bilinear(x1, x2, self.weight, self.bias)
 
+    out_features = property(lambda self: self.weight.shape[0])
+    in1_features = property(lambda self: self.weight.shape[1])
+    in2_features = property(lambda self: self.weight.shape[2])
+
 
 class Embedding(Module):
     """y = weight[ids]: ids of any shape, whole floats too, -> ids.shape + (embedding_dim,); weight ~ N(0, 1).

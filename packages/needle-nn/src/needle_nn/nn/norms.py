@@ -24,6 +24,14 @@ def _as(x, weight, bias):
     return (weight, bias) if weight.dtype is bias.dtype is dtype else (weight.astype(dtype), bias.astype(dtype))
 
 
+def _one_of(layer: Module, **names: Any) -> Any:
+    """The argument that was given, under either of its names."""
+    given = [value for value in names.values() if value is not None]
+    if len(given) != 1:
+        raise TypeError(f"{type(layer).__name__}: expected one of {' and '.join(names)}, got {len(given)}")
+    return given[0]
+
+
 class BatchNorm1d(Module):
     """y = (x - mean) / sqrt(var + eps) w + b for every channel: (N, dim) or (N, dim, ...).
 
@@ -33,7 +41,7 @@ class BatchNorm1d(Module):
 
     Parameters
     ----------
-    dim : how many channels
+    dim, num_features : how many channels
     affine : whether there are w and b
     track_running_stats : whether there are running statistics; else those of the batch are for evaluation too
     """
@@ -42,7 +50,7 @@ class BatchNorm1d(Module):
 
     def __init__(
         self,
-        dim: int,
+        dim: int | None = None,
         eps: float = 1e-05,
         momentum: float = 0.1,
         device: DeviceLike = None,
@@ -50,8 +58,10 @@ class BatchNorm1d(Module):
         *,
         affine: bool = True,
         track_running_stats: bool = True,
+        num_features: int | None = None,
     ) -> None:
         super().__init__()
+        dim = _one_of(self, dim=dim, num_features=num_features)
         self.dim, self.eps, self.momentum = dim, eps, momentum
         made: dict[str, Any] = {"device": device, "dtype": dtype}
         self.weight = Parameter(init.ones(dim, **made)) if affine else None
@@ -61,6 +71,18 @@ class BatchNorm1d(Module):
         if self.as_torch:
             counter = Tensor(0, device=device, dtype="int64", requires_grad=False) if track_running_stats else None
             self.register_buffer("num_batches_tracked", counter)
+
+    @property
+    def num_features(self) -> int:
+        return self.dim
+
+    @property
+    def affine(self) -> bool:
+        return self.weight is not None
+
+    @property
+    def track_running_stats(self) -> bool:
+        return self.running_mean is not None
 
     def forward(self, x: Tensor) -> Tensor:
         shape = x.shape
@@ -134,6 +156,10 @@ class LayerNorm(Module):
         self.weight = Parameter(init.ones(*self.normalized_shape, **made)) if elementwise_affine else None
         self.bias = Parameter(init.zeros(*self.normalized_shape, **made)) if elementwise_affine and bias else None
 
+    @property
+    def elementwise_affine(self) -> bool:
+        return self.weight is not None
+
     def forward(self, x: Tensor) -> Tensor:
         expect(self, x, ..., *self.normalized_shape)
         if len(self.normalized_shape) > 1:
@@ -157,17 +183,27 @@ class RMSNorm(Module):
 
     def __init__(
         self,
-        dim: Any,
+        dim: Any = None,
         eps: float = 1e-05,
         device: DeviceLike = None,
         dtype: DTypeLike = "float32",
         *,
         elementwise_affine: bool = True,
+        normalized_shape: Any = None,
     ) -> None:
         super().__init__()
+        dim = _one_of(self, dim=dim, normalized_shape=normalized_shape)
         self.dim, self.eps = dim, eps
         made = init.ones(*_sizes(self, dim), device=device, dtype=dtype)
         self.weight = Parameter(made) if elementwise_affine else None
+
+    @property
+    def normalized_shape(self) -> tuple[int, ...]:
+        return _sizes(self, self.dim)
+
+    @property
+    def elementwise_affine(self) -> bool:
+        return self.weight is not None
 
     def forward(self, x: Tensor) -> Tensor:
         sizes = (self.dim,) if isinstance(self.dim, int) else tuple(self.dim)
@@ -193,6 +229,14 @@ class GroupNorm(Module):
         self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
         self.weight = Parameter(init.ones(num_channels, device=device, dtype=dtype)) if affine else None
         self.bias = Parameter(init.zeros(num_channels, device=device, dtype=dtype)) if affine else None
+
+    @property
+    def affine(self) -> bool:
+        return self.weight is not None
+
+    @property
+    def num_features(self) -> int:
+        return self.num_channels
 
     def forward(self, x: Tensor) -> Tensor:
         if x.ndim < 2 or x.shape[1] != self.num_channels:

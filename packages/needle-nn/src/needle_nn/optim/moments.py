@@ -48,6 +48,7 @@ class NAdam(_Moments):
     ----------
     params, lr, beta1, beta2, eps, weight_decay, betas : as for Adam
     momentum_decay : how fast c_t comes near to beta1
+    foreach : PyTorch's; of no effect
 
     >>> import needle as ndl
     >>> w = ndl.Tensor([1.0, -100.0])
@@ -71,6 +72,7 @@ class NAdam(_Moments):
         momentum_decay: float = 0.004,
         *,
         betas: Any = None,
+        foreach: Any = None,
     ) -> None:
         options = {"lr": lr, "eps": eps, "weight_decay": weight_decay, "momentum_decay": momentum_decay}
         super().__init__(params, beta1, beta2, betas, **options)
@@ -107,6 +109,7 @@ class Adamax(Optimizer):
     Parameters
     ----------
     params, lr, beta1, beta2, eps, weight_decay, betas : as for Adam
+    foreach : PyTorch's; of no effect
 
     >>> import needle as ndl
     >>> w = ndl.Tensor([1.0, -100.0])
@@ -131,6 +134,7 @@ class Adamax(Optimizer):
         weight_decay: float = 0.0,
         *,
         betas: Any = None,
+        foreach: Any = None,
     ) -> None:
         beta1, beta2 = both_betas("Adamax", beta1, beta2, betas)
         super().__init__(params, lr=lr, beta1=beta1, beta2=beta2, eps=eps, weight_decay=weight_decay)
@@ -160,6 +164,7 @@ class RAdam(_Moments):
     Parameters
     ----------
     params, lr, beta1, beta2, eps, weight_decay, betas : as for Adam
+    foreach : PyTorch's; of no effect
 
     >>> import needle as ndl
     >>> w = ndl.Tensor([1.0])
@@ -180,6 +185,7 @@ class RAdam(_Moments):
         weight_decay: float = 0.0,
         *,
         betas: Any = None,
+        foreach: Any = None,
     ) -> None:
         super().__init__(params, beta1, beta2, betas, lr=lr, eps=eps, weight_decay=weight_decay)
 
