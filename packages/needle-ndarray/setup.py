@@ -46,7 +46,7 @@ KERNELS = [
 X86_LEVELS = {"v2": "-march=x86-64-v2", "v3": "-march=x86-64-v3", "v4": "-march=x86-64-v4"}
 
 # Wrapping integers and no errno: what NumPy does. No contraction: multiplications and additions are fused only where a kernel asks
-# for it (products, exponentials), so levels differ in the last bits of those and in nothing else.
+# for it (products), so levels differ in the last bits of those and in nothing else.
 COMPILE = [
     "-fwrapv",
     "-fno-math-errno",
@@ -117,7 +117,9 @@ def extensions():
     kernels = [extension(f"needle_ndarray.kernels.{name}", f"{ROOT}/kernels/{name}.pyx") for name in KERNELS]
     translate(kernels, DIRECTIVES | KERNEL_DIRECTIVES)
     kernels = [
-        extension(f"needle_ndarray.kernels.{level}.{name}", f"{ROOT}/kernels/{name}.c", flags)
+        extension(
+            f"needle_ndarray.kernels.{level}.{name}", f"{ROOT}/kernels/{name}.c", flags
+        )
         for level, flags in kernel_levels().items()
         for name in KERNELS
     ]
