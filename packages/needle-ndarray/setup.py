@@ -42,7 +42,9 @@ KERNELS = [
     "pool",
     "optim",
     "recurrent",
+    "selftest",
 ]
+UNOPTIMIZED = {"selftest": ["-O0"]}  # Python that calls kernels
 X86_LEVELS = {"v2": "-march=x86-64-v2", "v3": "-march=x86-64-v3", "v4": "-march=x86-64-v4"}
 
 # Wrapping integers and no errno: what NumPy does. No contraction: multiplications and additions are fused only where a kernel asks
@@ -118,7 +120,7 @@ def extensions():
     translate(kernels, DIRECTIVES | KERNEL_DIRECTIVES)
     kernels = [
         extension(
-            f"needle_ndarray.kernels.{level}.{name}", f"{ROOT}/kernels/{name}.c", flags
+            f"needle_ndarray.kernels.{level}.{name}", f"{ROOT}/kernels/{name}.c", [*flags, *UNOPTIMIZED.get(name, [])]
         )
         for level, flags in kernel_levels().items()
         for name in KERNELS

@@ -81,10 +81,44 @@ def test_levels_agree(level):
     np.testing.assert_allclose(np.array(near, float), np.array(others, float), rtol=1e-6)
 
 
+FAULT = """
+    import os, warnings
+    os.environ.pop("NEEDLE_ISA", None)
+    import needle_ndarray as nd
+    from needle_ndarray import kernels
+    kernels.UNPROVEN = {kernels.LEVEL}
+    results = kernels._results
+    def faulty(modules):
+        found, kernels._results = results(modules), results     # the unproven level is the first one
+        if FAMILY in found:
+            found[FAMILY][0].flat[3] += 1
+        return found
+    kernels._results = faulty
+    before = kernels.LEVEL
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert nd.exp(nd.zeros(3)).tolist() == [1, 1, 1] and nd.config()["instruction set"].startswith(kernels.LEVEL)
+    print(before, kernels.LEVEL, len(caught), *[warning.message for warning in caught])
+"""
+
+
+@pytest.mark.skipif(len(kernels.USABLE) < 2, reason="only one level was built for this processor")
+@pytest.mark.parametrize("family", [*kernels.FAMILIES, "none"])
+def test_a_level_with_wrong_results_is_refused(family):
+    """With one warning, at first use; and a level whose results are right stays."""
+    done = run(textwrap.dedent(FAULT).replace("FAMILY", repr(family)))
+    assert done.returncode == 0, done.stderr
+    before, level, count, *message = done.stdout.split()
+    if family == "none":
+        assert (before, level, count) == (kernels.USABLE[-1], kernels.USABLE[-1], "0"), done.stdout
+    else:
+        assert (before, level, count) == (kernels.USABLE[-1], kernels.USABLE[-2], "1") and f"({family}):" in message
+
+
 def test_the_best_level_is_chosen():
     assert kernels.USABLE and set(kernels.USABLE) <= set(kernels.BUILT)
     if "NEEDLE_ISA" not in os.environ:
-        assert kernels.USABLE[-1] == kernels.LEVEL
+        assert kernels.USABLE[-1] == kernels.LEVEL == kernels.settle()
 
 
 @pytest.mark.parametrize("text", ["v9", "", "avx512", "V3"])
