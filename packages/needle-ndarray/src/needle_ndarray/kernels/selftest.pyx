@@ -4,7 +4,9 @@
 from libc.string cimport memset
 
 from needle_ndarray.kernels.attention cimport Attention, attention_grad_views, attention_views
-from needle_ndarray.kernels.conv cimport CONV2D, INPUT_GRAD, WEIGHT_GRAD, Conv, Plan, convolve, needs_blas, planned, scratch_elements
+from needle_ndarray.kernels.conv cimport (
+    CONV2D, INPUT_GRAD, WEIGHT_GRAD, Conv, Plan, convolve, needs_blas, planned, scratch_elements
+)
 from needle_ndarray.kernels.gemm cimport Blas
 from needle_ndarray.kernels.index cimport scatter_add_views, take_views
 from needle_ndarray.kernels.matmul cimport matmul_views
