@@ -33,6 +33,7 @@ enum {
     NEEDLE_ATANH
 };
 
+enum { NEEDLE_NO_LOOP = -2 }; /* views.pxd */
 enum { NEEDLE_GELU_GRAD, NEEDLE_SILU_GRAD, NEEDLE_POWER, NEEDLE_ATAN2, NEEDLE_HYPOT, NEEDLE_LOGADDEXP };
 
 /* float32 in double, for functions that would need almost as many terms, and which are called less often */
@@ -85,7 +86,7 @@ NEEDLE_INLINE void FN(map)(vec (*f)(vec), const T *x, T *out, ptrdiff_t n)
         FN(store)(f(FN(load)(x + i)), out + i);
 }
 
-/* out = op(x); -1 for no op of these */
+/* out = op(x); NEEDLE_NO_LOOP for no op of these */
 static int FN(math)(int op, const T *x, T *out, ptrdiff_t n)
 {
     switch (op) {
@@ -111,12 +112,12 @@ static int FN(math)(int op, const T *x, T *out, ptrdiff_t n)
     case NEEDLE_ASINH: FN(wide)(needle_asinh_of, x, out, n); break;
     case NEEDLE_ACOSH: FN(wide)(needle_acosh_of, x, out, n); break;
     case NEEDLE_ATANH: FN(wide)(needle_atanh_of, x, out, n); break;
-    default: return -1;
+    default: return NEEDLE_NO_LOOP;
     }
     return 0;
 }
 
-/* out = op(x, y); -1 for no op of these */
+/* out = op(x, y); NEEDLE_NO_LOOP for no op of these */
 static int FN(pair)(int op, const T *x, const T *y, T *out, ptrdiff_t n)
 {
     switch (op) {
@@ -126,7 +127,7 @@ static int FN(pair)(int op, const T *x, const T *y, T *out, ptrdiff_t n)
     case NEEDLE_ATAN2: FN(wide2)(needle_atan2_of, x, y, out, n); break;
     case NEEDLE_HYPOT: FN(wide2)(needle_hypot_of, x, y, out, n); break;
     case NEEDLE_LOGADDEXP: FN(wide2)(needle_logaddexp_of, x, y, out, n); break;
-    default: return -1;
+    default: return NEEDLE_NO_LOOP;
     }
     return 0;
 }
