@@ -1,25 +1,33 @@
 """The repository as text: nothing that belongs to one machine, and CI runs what the README says."""
 
 import re
+import subprocess
 
 import pytest
 
-SKIP = {".git", ".nox", ".venv", "build", "dist", "__pycache__", "runs"}
-SKIP |= {".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis"}
 TEXT = {".py", ".pyx", ".pxd", ".pxi", ".pyi", ".md", ".toml", ".json", ".yml", ".yaml", ".sh", ""}
 TEXT |= {".h", ".cu", ".cuh", ".cpp"}
 # Spelled in pieces: this file is looked through as well.
 MACHINE = re.compile("|".join(rf"/{a}{b}/\w" for a, b in [("ho", "me"), ("Us", "ers"), ("ro", "ot"), ("wo", "rk")]))
 
 
+def belonging(repository):
+    """The files that git has or would add; in a copy without git, those outside environments, builds and caches."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    try:
+        listed = subprocess.run(command, cwd=repository, capture_output=True, check=True, text=True).stdout
+        return [repository / name for name in listed.split("\0") if name]
+    except (OSError, subprocess.CalledProcessError):
+        made = {path.parent for path in repository.rglob("pyvenv.cfg")}
+        made |= {path for name in ("build", "dist", "runs", ".*") for path in repository.glob(name)}
+        made -= {repository / ".ci", repository / ".github"}
+        return [path for path in repository.rglob("*") if not made & {path, *path.parents}]
+
+
 @pytest.fixture(scope="module")
 def texts(repository):
     """{path: text} of every text file that belongs to the repository."""
-    files = [
-        path
-        for path in repository.rglob("*")
-        if path.is_file() and path.suffix in TEXT and not SKIP & set(path.relative_to(repository).parts)
-    ]
+    files = [path for path in belonging(repository) if path.is_file() and path.suffix in TEXT]
     return {str(path.relative_to(repository)): path.read_text() for path in files}
 
 
