@@ -104,11 +104,10 @@ def introduction(report: dict[str, Any], most: int) -> list[str]:
 
 
 def target_table(found: list[targets.Outcome]) -> list[str]:
-    lines = ["| target | against | measured | required | aim | |", "|---|---|--:|--:|--:|---|"]
+    lines = ["| what | against | measured | required | target | |", "|---|---|--:|--:|--:|---|"]
     for o in found:
-        mark = (
-            "not measured" if o.value is None else "aim reached" if o.reached else "✓" if o.kept else "**not reached**"
-        )
+        mark = "target reached" if o.reached else "✓" if o.kept else "**missed**"
+        mark = "not measured" if o.value is None else mark
         note = f"{mark} ({o.note})" if o.note else mark
         lines.append(
             f"| {o.name} | {NAMES.get(o.peer, '')} | **{o.shown[0]}** | {o.shown[1]} | {o.shown[2]} | {note} |"
@@ -122,7 +121,7 @@ def ahead(report: dict[str, Any], found: list[targets.Outcome], threads: int, no
     lines = [] if missed else ["All required values that were measured are reached.", ""]
     for o in missed:
         name = f"{o.name}, against {NAMES[o.peer]}" if o.peer else o.name
-        short = 1 - (o.value / o.must if o.ratio else o.must / o.value) if o.value else 1.0
+        short = 1 - o.share(o.value or 0)
         told = f"- **{name}: {o.shown[0]}, required {o.shown[1]}: {short:.0%} short.** {' '.join(notes.get(o.name, '').split())}"
         lines.append(told.rstrip())
     lines += [""] if missed else []

@@ -107,25 +107,22 @@ def bars(title: str, rows: Sequence[tuple[str, dict[str, float]]]) -> str:
 
 
 def targets(title: str, outcomes: Sequence[Outcome]) -> str:
-    """Every measured target as a multiple of what is required: right of 1 it is kept; a line marks the aim."""
+    """Every measured target as a multiple of what is required: right of 1 it is kept; a line marks the target."""
     shown = [o for o in outcomes if o.value is not None]
 
-    def share(o: Outcome, value: float) -> float:
-        return value / o.must if o.ratio else o.must / max(value, 1e-9)
-
-    axis = Ratios([share(o, o.value or 1) for o in shown] + [share(o, o.aim) for o in shown])
+    axis = Ratios(o.share(value) for o in shown for value in (o.value or 1, o.target))
     parts, y = [], float(TOP + 6)
     for o in shown:
-        value = share(o, o.value or 1)
+        value = o.share(o.value or 1)
         color = GOOD if o.reached else FAIR if o.kept else BAD
         name = f"{o.name.partition(' (')[0].partition(', forward')[0]}{' / JAX' if o.peer == 'jax' else ''}"
-        note = f"{o.name}: {o.shown[0]}, required {o.shown[1]}, aim {o.shown[2]}"
+        note = f"{o.name}: {o.shown[0]}, required {o.shown[1]}, target {o.shown[2]}"
         parts.append(tag("text", name, x=NAMED, y=y + BAR - 1, text_anchor="end"))
-        mark = axis.x(share(o, o.aim))
+        mark = axis.x(o.share(o.target))
         parts += axis.bar(value, y, color, note, o.shown[0], clear=0.0 if o.reached else mark)
         parts.append(tag("line", x1=mark, x2=mark, y1=y - 3, y2=y + BAR + 2, class_="one"))
         y += BAR + GAP
-    key = legend((("aim reached (line)", GOOD), ("required value reached", FAIR), ("not reached", BAD)), 16, 46)
+    key = legend((("target reached (line)", GOOD), ("required value reached", FAIR), ("missed", BAD)), 16, 46)
     return document(LEFT + PLOT + RIGHT, y + 8, title, [*key, *axis.lines(TOP, y), *parts])
 
 

@@ -59,9 +59,9 @@ def install_lines(rows: list[dict[str, Any]]) -> list[str]:
 
 def target_lines(report: dict[str, Any]) -> list[str]:
     """Every target with what was measured; one that is not reached is marked."""
-    lines = [f"{'target':62}{'measured':>10}{'required':>9}{'aim':>9}"]
+    lines = [f"{'':62}{'measured':>10}{'required':>9}{'target':>9}"]
     for o in targets.outcomes(report):
         name = f"{o.name} / {NAMES[o.peer]}" if o.peer else o.name
-        mark = "" if o.value is None else "aim reached" if o.reached else "" if o.kept else "NOT REACHED"
+        mark = "" if o.value is None else "target reached" if o.reached else "" if o.kept else "MISSED"
         lines.append(f"{name[:61]:62}{o.shown[0]:>10}{o.shown[1]:>9}{o.shown[2]:>9}  {mark}")
     return lines

@@ -1,6 +1,6 @@
-"""What is aimed at: the best time of a peer over ours, with all cores, and what memory, import and disk may cost.
+"""Targets: the best time of a peer over Needle's, with all cores, and what memory, import and disk may cost.
 
-A `must`, the required value, that does not hold is a defect and shown as one; an `aim` is where we want to be.
+Each has two values: below `required` it is a defect, and shown as one; `target` is where it should get.
 """
 
 from typing import Any, NamedTuple
@@ -10,32 +10,32 @@ from benchmarks.workloads import BATCHES, TITLES
 
 
 class Target(NamedTuple):
-    """The least of the ratios of some cases against a peer, and what it must and should be."""
+    """The least of the ratios of some cases against a peer."""
 
     name: str
-    must: float
-    aim: float
+    required: float
+    target: float
     family: str
     cases: tuple[str, ...]
     peer: str = "torch"
 
 
 class Outcome(NamedTuple):
-    """A target and what was measured: `value` None where nothing was; `kept` the must, `reached` the aim."""
+    """A target and what was measured: `value` None where nothing was, `kept` what is required, `reached` the target."""
 
     name: str
     peer: str
     value: float | None
-    must: float
-    aim: float
+    required: float
+    target: float
     kept: bool
     reached: bool
-    shown: tuple[str, str, str]  # value, must and aim as text
+    shown: tuple[str, str, str]  # value, required and target as text
     note: str = ""
 
-    @property
-    def ratio(self) -> bool:
-        return self.peer != ""
+    def share(self, value: float) -> float:
+        """A value as a multiple of what is required, above 1 where it is kept; without a peer less is better."""
+        return value / self.required if self.peer else self.required / max(value, 1e-9)
 
 
 def step(model: str) -> tuple[str, ...]:
@@ -95,42 +95,42 @@ TARGETS = [
 ]  # fmt: skip
 
 
+def judged(
+    name: str, peer: str, value: float | None, required: float, target: float, unit: str = "", note: str = ""
+) -> Outcome:
+    """Ratios to a peer have to be as large, amounts of a unit as small."""
+    kept, reached = (value is not None and (value >= x if peer else value <= x) for x in (required, target))
+    measured = "n/a" if value is None else f"{value:.3g} {unit}" if unit else f"{value:.2f}×"
+    limits = [f"{x:g} {unit}" if unit else f"{x:g}×" for x in (required, target)]
+    return Outcome(name, peer, value, required, target, kept, reached, (measured, *limits), note)
+
+
 def outcome(target: Target, report: dict[str, Any], threads: int) -> Outcome:
     found = [results.find(report, target.family, case, threads) for case in target.cases]
-    ratios = [results.ratios(r).get(target.peer) for r in found if r]
-    known = [r for r in ratios if r is not None]
+    known = [ratio for r in found if r and (ratio := results.ratios(r).get(target.peer)) is not None]
     value = min(known) if len(known) == len(target.cases) else None
-    shown = ("n/a" if value is None else f"{value:.2f}×", f"{target.must:g}×", f"{target.aim:g}×")
-    kept, reached = (value is not None and value >= limit for limit in (target.must, target.aim))
-    return Outcome(target.name, target.peer, value, target.must, target.aim, kept, reached, shown)
+    return judged(target.name, target.peer, value, target.required, target.target)
 
 
-def memory_outcome(report: dict[str, Any], what: str, ours: str, peer: str, must: float, aim: float) -> Outcome:
+def memory_outcome(report: dict[str, Any], what: str, ours: str, peer: str, required: float, target: float) -> Outcome:
     """The worst of the peer's growth over ours."""
-    pairs = {
-        row["name"]: row[peer]["growth"] / max(row[ours]["growth"], 1)
+    pairs = [
+        (row[peer]["growth"] / max(row[ours]["growth"], 1), row["name"])
         for row in report["memory"]
         if "growth" in row.get(peer, {}) and "growth" in row.get(ours, {})
-    }
-    worst = min(pairs, key=lambda name: pairs[name], default=None)
-    value = None if worst is None else pairs[worst]
-    kept, reached = (value is not None and value >= limit for limit in (must, aim))
-    shown = ("n/a" if value is None else f"{value:.2f}×", f"{must:g}×", f"{aim:g}×")
-    note = f"the worst of {len(pairs)}: {worst}" if worst else ""
-    return Outcome(what, {"needle": "eager"}.get(peer, peer), value, must, aim, kept, reached, shown, note)
+    ]
+    value, name = min(pairs, default=(None, ""))
+    note = f"the worst of {len(pairs)}: {name}" if pairs else ""
+    return judged(what, {"needle": "eager"}.get(peer, peer), value, required, target, note=note)
 
 
 def install_outcomes(report: dict[str, Any]) -> list[Outcome]:
     row: dict[str, Any] = next((row for row in report["install"] if row["module"] == "needle"), {})
-    made = []
-    for name, value, must, aim, unit in (
-        ("import, with NumPy's", row.get("import"), 0.15, 0.08, "s"),
-        ("installed size beyond NumPy", row["bytes"] / 1e6 if row.get("bytes") else None, 45, 35, "MB"),
-    ):
-        kept, reached = (value is not None and value <= limit for limit in (must, aim))
-        shown = ("n/a" if value is None else f"{value:.3g} {unit}", f"{must:g} {unit}", f"{aim:g} {unit}")
-        made.append(Outcome(name, "", value, must, aim, kept, reached, shown))
-    return made
+    size = row["bytes"] / 1e6 if row.get("bytes") else None
+    return [
+        judged("import, with NumPy's", "", row.get("import"), 0.15, 0.08, "s"),
+        judged("installed size beyond NumPy", "", size, 45, 35, "MB"),
+    ]
 
 
 def outcomes(report: dict[str, Any]) -> list[Outcome]:
