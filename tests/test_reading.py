@@ -6,6 +6,8 @@ import pytest
 
 ROW = re.compile(r"^\| (\d+) \| (.*?) \| (\d+) \| (\d+) min \|", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)]+)\)")
+OUTSIDE = re.compile(r"^\| (.*?) \| ([\d,]+) \| ", re.MULTILINE)
+SOURCES = {".py", ".pyx", ".pxd", ".pyi", ".h", ".hpp", ".c", ".cpp", ".cu", ".cuh"}
 CORE, ARRAY = "packages/needle-core/src/needle", "packages/needle-ndarray/src/needle_ndarray"
 ENGINE = "values recording topology backward memory tensor operators".split()
 #: Lines at most. What is over it holds something that belongs elsewhere, or the number is changed here with the reason.
@@ -43,6 +45,30 @@ def test_the_tables(repository):
     assert sum(int(stated) for _, _, stated, _ in rows) < 8000
     hours = sum(int(minutes) for *_, minutes in rows) / 60
     assert hours < 12, "two days, with breaks"
+
+
+def test_what_is_not_the_weekend(repository, files):
+    """The lines of its folders, of all packages and of the tests, here and in the README."""
+    sources = {path: lines(path) for path in files if path.suffix in SOURCES}
+
+    def within(*folders):
+        return sum(count for path, count in sources.items() if any(path.is_relative_to(folder) for folder in folders))
+
+    def check(stated, found):
+        assert abs(found - int(stated.replace(",", ""))) <= max(100, 0.1 * found), f"{stated}: {found} lines"
+
+    page, readme = (repository / name for name in ("docs/reading.md", "README.md"))
+    whole = within(*(path / "src" for path in (repository / "packages").iterdir()))
+    tests = within(repository / "tests", *(path / "tests" for path in (repository / "packages").iterdir()))
+    text, rows = page.read_text(), OUTSIDE.findall(page.read_text().partition("## What is not")[2])
+    assert len(rows) == 6
+    for cell, stated in rows:
+        folders = [(page.parent / link).resolve().parent for link in LINK.findall(cell)]
+        check(stated, within(*folders) if folders else tests)
+    every, tested = re.search(r"some ([\d,]+) lines, and ([\d,]+) more", text).groups()
+    check(every, whole)
+    check(tested, tests)
+    check(re.search(r"^\| Needle .*? \| .*? \| ([\d,]+) \|", readme.read_text(), re.MULTILINE)[1], whole)
 
 
 def test_pictures_are_what_the_script_draws(repository, tmp_path, monkeypatch):

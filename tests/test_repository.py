@@ -1,7 +1,6 @@
 """The repository as text: nothing that belongs to one machine, and CI runs what the README says."""
 
 import re
-import subprocess
 
 import pytest
 
@@ -11,24 +10,10 @@ TEXT |= {".h", ".cu", ".cuh", ".cpp"}
 MACHINE = re.compile("|".join(rf"/{a}{b}/\w" for a, b in [("ho", "me"), ("Us", "ers"), ("ro", "ot"), ("wo", "rk")]))
 
 
-def belonging(repository):
-    """The files that git has or would add; in a copy without git, those outside environments, builds and caches."""
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    try:
-        listed = subprocess.run(command, cwd=repository, capture_output=True, check=True, text=True).stdout
-        return [repository / name for name in listed.split("\0") if name]
-    except (OSError, subprocess.CalledProcessError):
-        made = {path.parent for path in repository.rglob("pyvenv.cfg")}
-        made |= {path for name in ("build", "dist", "runs", ".*") for path in repository.glob(name)}
-        made -= {repository / ".ci", repository / ".github"}
-        return [path for path in repository.rglob("*") if not made & {path, *path.parents}]
-
-
 @pytest.fixture(scope="module")
-def texts(repository):
+def texts(repository, files):
     """{path: text} of every text file that belongs to the repository."""
-    files = [path for path in belonging(repository) if path.is_file() and path.suffix in TEXT]
-    return {str(path.relative_to(repository)): path.read_text() for path in files}
+    return {str(path.relative_to(repository)): path.read_text() for path in files if path.suffix in TEXT}
 
 
 def test_no_paths_of_a_machine(texts):
