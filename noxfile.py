@@ -41,6 +41,8 @@ CPU = ("ndarray", "core", "nn")
 QUICK_BUILD = {"NEEDLE_BUILD_LEVELS": "v2", "NEEDLE_BUILD_OPTIMIZE": "0"}
 DEBUG_BUILD = {"NEEDLE_BUILD_DEBUG": "1"}
 QUICK_TESTS = ("-m", "not parity and not slow")
+#: Without the contract suite on NumPy's arithmetic, which `tests` has run
+OUR_KERNELS = (*QUICK_TESTS, "--deselect=packages/needle-ndarray/tests/test_contract.py::TestNumPy")
 FEW_EXAMPLES = {"NEEDLE_HYPOTHESIS": "small"}
 
 nox.needs_version = ">=2024.4.15"
@@ -169,7 +171,15 @@ def tests(session: nox.Session, package: str) -> None:
     """One package's tests, with the wheels of that package and its needs and nothing else of ours."""
     install(session, package, extras="[test]")
     check_origin(session, package, "site-packages")
-    pytest(session, tests_of(package), *session.posargs)
+    pytest(session, tests_of(package), *QUICK_TESTS, *session.posargs)
+
+
+@nox.session
+def slow(session: nox.Session) -> None:
+    """Tests marked `slow`, of all packages: thousands of random programs, a million calls, ranks killed at random moments."""
+    install(session, *CPU, extras="[test]")
+    install(session, "nn", extras="[test,mpi]")
+    pytest(session, *map(tests_of, CPU), "tests", "-m", "slow and not parity", *session.posargs)
 
 
 @nox.session
@@ -223,9 +233,9 @@ def kernels_debug(session: nox.Session) -> None:
         **FEW_EXAMPLES,
     }
     install_editable(session, "core", "debug", DEBUG_BUILD, **options)
-    # NumPy's arithmetic, and rules of dtypes before any kernel is called: nothing of ours to debug
-    without = [f"--ignore={tests_of('ndarray')}/test_{name}.py" for name in ("toy_backend", "promotion")]
-    pytest(session, tests_of("ndarray"), *smoke_tests("core"), *QUICK_TESTS, *without, *session.posargs, **options)
+    # An example's C, and rules of dtypes before any kernel is called: nothing of ours to debug
+    without = [f"--ignore={tests_of('ndarray')}/test_{name}.py" for name in ("toy_backend", "c_backend", "promotion")]
+    pytest(session, tests_of("ndarray"), *smoke_tests("core"), *OUR_KERNELS, *without, *session.posargs, **options)
 
 
 @nox.session
@@ -242,10 +252,10 @@ def clang(session: nox.Session) -> None:
         f'exec {shlex.quote(zig.strip())} cc "$@"\n'
     )
     compiler.chmod(0o755)
-    build = {"CC": str(compiler), "NEEDLE_BUILD_LEVELS": "v2,v3", "NEEDLE_BUILD_OPTIMIZE": "1"}
+    build = {"CC": str(compiler), "NEEDLE_BUILD_LEVELS": "v3", "NEEDLE_BUILD_OPTIMIZE": "1"}
     install_editable(session, "core", "clang", build)
     kernels = [f"{tests_of('ndarray')}/test_{name}.py" for name in ("contract", "convolution", "fused", "matmul_cpu")]
-    pytest(session, *kernels, *smoke_tests("ndarray", "core"), *QUICK_TESTS, *session.posargs)
+    pytest(session, *kernels, *smoke_tests("ndarray", "core"), *OUR_KERNELS, *session.posargs)
 
 
 @nox.session

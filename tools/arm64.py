@@ -75,6 +75,16 @@ def packages(into: Path) -> Path:
     return site
 
 
+def headers(into: Path, root: Path) -> Path:
+    """Debian's headers of Python alone: those of C are the compiler's."""
+    folder = into / "include"
+    folder.mkdir(exist_ok=True)
+    for name in (f"python{PYTHON}", "aarch64-linux-gnu"):
+        if not (folder / name).is_symlink():
+            (folder / name).symlink_to(root / "usr/include" / name)
+    return folder
+
+
 class Machine:
     """An ARM machine's Python: qemu reads its programs and libraries from Debian's root, its files are those of this machine."""
 
@@ -88,6 +98,7 @@ class Machine:
             str(root),
             str(root / f"usr/bin/python{PYTHON}"),
         ]
+        include = headers(into, root)
         zig = Path(ziglang.__file__).parent / "zig"
         compiler = into / "cc"  # runs on this machine: the emulated process starts it like any other
         compiler.write_text(f'#!/bin/sh\nexec {shlex.quote(str(zig))} cc -target aarch64-linux-gnu.2.36 "$@"\n')
@@ -98,7 +109,7 @@ class Machine:
             "PYTHONDONTWRITEBYTECODE": "1",
             "CC": str(compiler),
             "LDSHARED": f"{compiler} -shared",
-            "CFLAGS": f"-I{root}/usr/include -Wall -Werror -Wno-unused-function -Wno-tautological-compare",
+            "CFLAGS": f"-I{include}/python{PYTHON} -I{include} -Wall -Werror -Wno-unused-function -Wno-tautological-compare",
             "NEEDLE_HYPOTHESIS": "small",
         }
 

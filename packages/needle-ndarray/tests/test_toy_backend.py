@@ -44,7 +44,6 @@ class TestToy(InterfaceSuite, MovementSuite, ReductionSuite, ProductSuite, Fused
     device = "toy"
 
 
-@pytest.mark.slow
 class TestToyElementwise(ElementwiseSuite):
     device = "toy"
 
