@@ -36,9 +36,9 @@ cdef class Op:
             raise TypeError(f"Op.__init__: {self.name} is in a table, where it keeps its meaning")
         self.name, self.code, self.accepts, self.result, self.formula = name, code, accepts, result, formula
         cdef int i
-        self.compute_dtype = [COMPUTE[accepts][i] for i in range(DTYPE_COUNT)]
+        self.compute_dtype = [COMPUTE[accepts][i] for i in range(<int> DTYPE_COUNT)]
         self.out_dtype = [-1 if c < 0 else RESULT[result][c] for c in self.compute_dtype]
-        for i in range(DTYPE_COUNT):
+        for i in range(<int> DTYPE_COUNT):
             self.compute_code[i], self.out_code[i] = self.compute_dtype[i], self.out_dtype[i]
 
     def __repr__(self):

@@ -85,12 +85,12 @@ cdef class NDArray:
         self.set_compact()
 
     def __cinit__(self):
-        self._shape = self._inline
-        self._strides = self._inline + INLINE
+        self._shape = self._small
+        self._strides = self._small + INLINE
         self._backend, self._ndim, self._compact = NO_BACKEND, 1, True      # a bare __new__ is of size 0, on no device
 
     def __dealloc__(self):
-        if self._shape is not self._inline:
+        if self._shape is not self._small:
             free(self._shape)
         if isinstance(self._buffer, Buffer) and Py_REFCNT(<PyObject*> self._buffer) == 1:
             recycle(<Buffer> self._buffer)
@@ -102,7 +102,7 @@ cdef class NDArray:
             more = <Py_ssize_t*> malloc(2 * ndim * sizeof(Py_ssize_t))
             if more is NULL:
                 raise MemoryError(f"no memory for {ndim} axes")
-            if self._shape is not self._inline:
+            if self._shape is not self._small:
                 free(self._shape)
             self._shape, self._strides = more, more + ndim
         self._ndim, self._shape_tuple = ndim, None

@@ -1,4 +1,4 @@
-/* Threads, time and libraries under one name on every system: Win32's on Windows, POSIX's elsewhere. */
+/* Threads, time, memory and libraries under one name on every system: Win32's on Windows, POSIX's elsewhere. */
 #ifndef NEEDLE_PORTABLE_H
 #define NEEDLE_PORTABLE_H
 #include <stddef.h>
@@ -8,6 +8,7 @@
 #ifndef WIN32_LEAN_AND_MEAN
 #define WIN32_LEAN_AND_MEAN
 #endif
+#include <malloc.h>
 #include <process.h>
 #include <windows.h>
 
@@ -52,6 +53,9 @@ static inline ptrdiff_t needle_physical_memory(void)
     return GlobalMemoryStatusEx(&memory) ? (ptrdiff_t) memory.ullTotalPhys : 0;
 }
 
+static inline void *needle_aligned(size_t alignment, size_t nbytes) { return _aligned_malloc(nbytes, alignment); }
+static inline void needle_free_aligned(void *block) { _aligned_free(block); }
+
 static inline void *needle_open_library(const char *utf8)
 {
     wchar_t path[4096];
@@ -63,6 +67,7 @@ static inline void *needle_symbol(void *library, const char *name) { return (voi
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -106,6 +111,13 @@ static inline ptrdiff_t needle_physical_memory(void)
 {
     return (ptrdiff_t) sysconf(_SC_PHYS_PAGES) * (ptrdiff_t) sysconf(_SC_PAGESIZE);
 }
+
+static inline void *needle_aligned(size_t alignment, size_t nbytes)
+{
+    void *block;
+    return posix_memalign(&block, alignment, nbytes) ? NULL : block;
+}
+static inline void needle_free_aligned(void *block) { free(block); }
 
 static inline void *needle_open_library(const char *path) { return dlopen(path, RTLD_NOW | RTLD_LOCAL); }
 static inline void *needle_symbol(void *library, const char *name) { return dlsym(library, name); }
