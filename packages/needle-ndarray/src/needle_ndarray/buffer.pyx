@@ -149,10 +149,10 @@ cdef Buffer fresh(int size_class):
     cdef Memory memory = Memory.__new__(Memory)
     cdef Buffer buffer = Buffer.__new__(Buffer)
     cdef Py_ssize_t alignment = HUGE if nbytes >= 2 * HUGE else ALIGNMENT
-    memory.ptr = needle_aligned(alignment, nbytes)
+    memory.ptr = <char*> needle_aligned(alignment, nbytes)
     if memory.ptr is NULL:
         empty_cache()
-        memory.ptr = needle_aligned(alignment, nbytes)
+        memory.ptr = <char*> needle_aligned(alignment, nbytes)
         if memory.ptr is NULL:
             raise out_of_memory(nbytes)
     if nbytes >= 2 * HUGE:
