@@ -370,18 +370,20 @@ def files_ending(*endings: str) -> list[str]:
     return [str(path) for end in endings for path in sorted(ROOT.glob(f"packages/*/src/**/*.{end}"))]
 
 
-#: schema -> the files under .github that follow it
-GITHUB_SCHEMAS = {
-    "github-workflows": ".github/workflows/*.yml",
-    "github-issue-forms": ".github/ISSUE_TEMPLATE/[!c]*.yml",
-    "github-issue-config": ".github/ISSUE_TEMPLATE/config.yml",
-    "dependabot": ".github/dependabot.yml",
+#: schema of check-jsonschema -> the files that follow it
+SCHEMAS = {
+    "custom.github-workflows-require-timeout": ".github/workflows/*.yml",
+    "vendor.github-workflows": ".github/workflows/*.yml",
+    "vendor.github-issue-forms": ".github/ISSUE_TEMPLATE/[!c]*.yml",
+    "vendor.github-issue-config": ".github/ISSUE_TEMPLATE/config.yml",
+    "vendor.dependabot": ".github/dependabot.yml",
+    "vendor.citation-file-format": "CITATION.cff",
 }
 
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """ruff, cython-lint, clang-format, and the workflows' schema; `nox -s lint -- --fix` repairs what they can."""
+    """ruff, cython-lint, clang-format, and schemas of what GitHub reads; `nox -s lint -- --fix` repairs what they can."""
     session.install(
         "ruff>=0.17,<0.18", "cython-lint>=0.22,<0.23", "clang-format>=23,<24", "check-jsonschema>=0.39,<0.40"
     )
@@ -391,8 +393,8 @@ def lint(session: nox.Session) -> None:
     session.run("cython-lint", *files_ending("pyx", "pxd"))
     cuda = [path for path in files_ending("cu", "cuh", "cpp") if "/needle-cuda/" in path]  # others are for students
     session.run("clang-format", *(["-i"] if fix else ["--dry-run", "-Werror"]), *files_ending("h"), *cuda)
-    for schema, pattern in GITHUB_SCHEMAS.items():
-        session.run("check-jsonschema", "--builtin-schema", f"vendor.{schema}", *map(str, sorted(ROOT.glob(pattern))))
+    for schema, pattern in SCHEMAS.items():
+        session.run("check-jsonschema", "--builtin-schema", schema, *map(str, sorted(ROOT.glob(pattern))))
 
 
 @nox.session
