@@ -56,7 +56,7 @@ def debian(into: Path) -> Path:
     if not root.exists():
         unfinished = into / "root.new"
         shutil.rmtree(unfinished, ignore_errors=True)
-        wanted = f"--include=python3,libpython{PYTHON}-dev"
+        wanted = f"--include=python3,libpython{PYTHON}-dev,libstdc++6"
         subprocess.run(
             [tool("mmdebstrap"), "-q", "--variant=extract", "--arch=arm64", wanted, SUITE, unfinished], check=True
         )
