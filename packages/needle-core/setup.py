@@ -20,6 +20,7 @@ DIRECTIVES = {
     "nonecheck": True,
     "binding": False,  # plain method descriptors check what self is; Cython's own functions do not
     "embedsignature": True,
+    "embedsignature.format": "clinic",  # what inspect.signature reads
 }
 WARN = ["-Wno-unused-function"]  # Cython writes more than a module needs
 COMPILE = ["-O" + os.environ.get("NEEDLE_BUILD_OPTIMIZE", "2"), "-g0", *WARN]
