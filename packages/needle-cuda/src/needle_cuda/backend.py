@@ -18,6 +18,7 @@ from needle_cuda.status import find_cupy, why_disabled
 from needle_cuda.views import compact, dense, joint, step, transposition
 from needle_ndarray import NDArray
 from needle_ndarray.backend import INTERFACE_VERSION, Backend, Op
+from needle_ndarray.halves import bfloat16_words
 
 BOUNDED = 1 << 20  # integers from the host whose smallest and largest are looked for
 
@@ -70,11 +71,16 @@ class CUDABackend(Reductions, Indexing, Products, Network, Convolution, Optimize
             out._handle.constant = values.reshape(())[()]
         elif out.size:
             self.memory.write(values, out._handle.pointer() + out.offset * out.itemsize)
-            if values.dtype.kind in "iu" and values.size <= BOUNDED and out.nbytes == out._handle.nbytes:
+            if (
+                out.dtype != "bfloat16"
+                and values.dtype.kind in "iu"
+                and values.size <= BOUNDED
+                and out.nbytes == out._handle.nbytes
+            ):
                 out._handle.bounds = (out._handle.version, values.min(), values.max())
 
     def to_host(self, a: NDArray) -> np.ndarray:
-        values = np.empty(a.shape, a.dtype.numpy)
+        values = np.empty(a.shape, a.dtype.storage)
         if a.size and (constant := self._constant(a)) is not None:
             values[...] = constant
         elif a.size:
@@ -102,7 +108,8 @@ class CUDABackend(Reductions, Indexing, Products, Network, Convolution, Optimize
 
     def fill(self, out: NDArray, value: Any) -> None:
         out._handle.bounds = None
-        scalar = SCALARS[out.dtype](value)
+        with np.errstate(over="ignore"):
+            scalar = bfloat16_words(value)[()] if out.dtype == "bfloat16" else SCALARS[out.dtype](value)
         if remembered(out):
             out._handle.constant = scalar
         elif dense(out):
@@ -162,4 +169,6 @@ class CUDABackend(Reductions, Indexing, Products, Network, Convolution, Optimize
 
 def remembered(out: NDArray) -> bool:
     """Whether a number for `out` need not be written anywhere yet: its buffer is of one element, and nobody has its address."""
+    if out.dtype == "bfloat16":  # NumPy has no number of it
+        return False
     return out.size == 1 and out._handle.memory is None and out._handle.nbytes == out.itemsize

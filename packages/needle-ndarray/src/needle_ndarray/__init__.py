@@ -45,9 +45,11 @@ from needle_ndarray.devices import (
 )  # fmt: skip
 from needle_ndarray.dtypes import (
     DType,
+    bfloat16,
     bool_,
     can_cast,
     dtype,
+    float16,
     float32,
     float64,
     int32,
@@ -58,10 +60,11 @@ from needle_ndarray.dtypes import (
 )  # fmt: skip
 from needle_ndarray.elementwise import *
 from needle_ndarray.fused import *
+from needle_ndarray.halves import from_words, words
 from needle_ndarray.indexing import add_at, gather, nonzero, scatter_add, take, take_along_axis
 from needle_ndarray.inspection import __array_namespace_info__, isdtype
 from needle_ndarray.interop import from_dlpack, from_numpy
-from needle_ndarray.linalg import einsum, matmul, tensordot, vecdot
+from needle_ndarray.linalg import einsum, matmul, matmul_weight, tensordot, vecdot
 from needle_ndarray.manipulation import (
     broadcast_arrays,
     broadcast_to,

@@ -202,7 +202,7 @@ def add_at(x: NDArray, key: Any, values: Any) -> NDArray:
     if has_arrays(key):
         rows, offsets, source = _aligned("add_at", x, key, values)
         if offsets.size and source.size:
-            x.backend.scatter(SCATTER["scatter_add"], source, offsets, rows)
+            _add_rows(source, offsets, rows)
         x._handle.mark_written()
     else:
         view = x[key]
@@ -260,6 +260,16 @@ def take_along_axis(x: NDArray, indices: Any, /, *, axis: int = -1) -> NDArray:
 gather = take_along_axis
 
 
+def _add_rows(source: NDArray, index: NDArray, out: NDArray) -> None:
+    """out[index[i]] += source[i]; halves are added up in float32 and rounded once."""
+    if out.dtype.is_half:
+        wide = out.astype("float32")
+        _add_rows(source.astype("float32"), index, wide)
+        out.backend.copy(wide, out)
+    else:
+        out.backend.scatter(SCATTER["scatter_add"], source, index, out)
+
+
 def scatter_add(x: NDArray, indices: Any, values: Any, /, *, axis: int = 0) -> NDArray:
     """x[..., indices[i], ...] += values[..., i, ...] along an axis, in place; repeated indices add up. Returns x.
 
@@ -285,7 +295,7 @@ def scatter_add(x: NDArray, indices: Any, values: Any, /, *, axis: int = 0) -> N
     if source._handle is x._handle:
         source = source.copy()
     if index.size and source.size:
-        x.backend.scatter(SCATTER["scatter_add"], source, index.reshape(-1).compact(), target)
+        _add_rows(source, index.reshape(-1).compact(), target)
     x._handle.mark_written()
     return x
 

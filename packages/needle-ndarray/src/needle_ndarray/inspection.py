@@ -11,9 +11,9 @@ KINDS: dict[str, tuple[str, ...]] = {
     "signed integer": ("int32", "int64"),
     "unsigned integer": ("uint8",),
     "integral": ("uint8", "int32", "int64"),
-    "real floating": ("float32", "float64"),
+    "real floating": ("float16", "bfloat16", "float32", "float64"),
     "complex floating": (),
-    "numeric": ("uint8", "int32", "int64", "float32", "float64"),
+    "numeric": ("uint8", "int32", "int64", "float16", "bfloat16", "float32", "float64"),
 }
 
 

@@ -11,6 +11,12 @@ from needle_ndarray.kernels.strided cimport gather
 from needle_ndarray.kernels.views cimport FLOAT32, FLOAT64, INT32, UINT8, F, T, View, int64, uint8
 from needle_ndarray.threads cimport share
 
+cdef extern from "weights.h" nogil:
+    const Py_ssize_t WEIGHT_COLUMNS "NEEDLE_WEIGHT_COLUMNS"
+    void weight_block "needle_weight_block"(
+        int format, const float* a, Py_ssize_t a_row, const char* w, Py_ssize_t row, Py_ssize_t column, Py_ssize_t item,
+        const float* scale, float* out, Py_ssize_t out_row, Py_ssize_t m, Py_ssize_t k, Py_ssize_t n) noexcept
+
 cdef enum:
     PANEL = 256             # rows or columns of the result that one thread takes, at most: an even number of equal panels,
     STEP = 4                # in whole tiles of BLAS
@@ -297,3 +303,18 @@ cdef void matmul_tiled(const float* a, const float* b, float* out, Py_ssize_t m,
                     for z in range(TILE):
                         for y in range(TILE):
                             target[x * TILE + y] += left[x * TILE + z] * right[z * TILE + y]
+
+
+# ---- Small weights ----------------------------------------------------------------------------------------------------------
+
+cdef void one_weight_block(const void* given, Py_ssize_t b, int thread) noexcept nogil:
+    cdef const Weights* job = <const Weights*> given
+    cdef Py_ssize_t j = b * WEIGHT_COLUMNS
+    weight_block(job.format, job.a, job.a_row, job.w + j * job.column * job.item, job.row, job.column, job.item,
+                 job.scale + j if job.scale is not NULL else NULL, job.out + j, job.out_row, job.m, job.k,
+                 min(<Py_ssize_t> WEIGHT_COLUMNS, job.n - j))
+
+
+cdef void matmul_weight(const Weights* job, int threads) noexcept nogil:
+    """out = (a @ w) scale, in blocks of columns"""
+    share(one_weight_block, job, (job.n + WEIGHT_COLUMNS - 1) // WEIGHT_COLUMNS, threads)

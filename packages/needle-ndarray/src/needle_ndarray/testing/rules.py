@@ -29,7 +29,15 @@ NUMBERS: dict[str, dict[str, Any]] = {
     **{verb: {**STEP, "size": (3, 4)} for verb in ("pool2d", "pool2d_grad")},
     "conv2d": {**STEP, "dilation": (1, 1), "groups": 1},
 }
-DTYPES = {"any": "float32", "float": "float32", "": "float32", "mask": "bool", "bool": "bool", "int64": "int64"}
+DTYPES = {
+    "any": "float32",
+    "stored": "float32",
+    "float": "float32",
+    "": "float32",
+    "mask": "bool",
+    "bool": "bool",
+    "int64": "int64",
+}
 #: A dtype that is another one, whatever the arrays before it are.
 OTHERS = {"any": "int64", "float": "int32", "": "float64", "mask": "int32", "bool": "int32", "int64": "float32"}
 #: The function of each rule that has one with the arrays' labels as its parameters.
