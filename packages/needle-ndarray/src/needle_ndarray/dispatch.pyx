@@ -318,9 +318,11 @@ def linear(x, weight, bias, /):
     """
     cdef NDArray y = None
     cdef Borrowed[3] given = [<Borrowed> x, <Borrowed> weight, <Borrowed> bias]
+    cdef int code
     if isinstance(x, NDArray) and (<NDArray> x)._dtype >= FLOAT16 and isinstance(weight, NDArray) and isinstance(bias, NDArray):
+        code = PROMOTE[(<NDArray> x)._dtype][(<NDArray> weight)._dtype]
         y = linear(to_dtype(<NDArray> x, FLOAT32), weight, bias)
-        return narrowed(y, PROMOTE[PROMOTE[(<NDArray> x)._dtype][(<NDArray> weight)._dtype]][(<NDArray> bias)._dtype])
+        return narrowed(y, PROMOTE[code][(<NDArray> bias)._dtype])
     if LINEAR.matches(given):
         y = rows_product(<NDArray> x, <NDArray> weight, <NDArray> bias)
     return binary_op(ADD, matmul_of(x, weight), bias) if y is None else y
@@ -336,8 +338,8 @@ def accumulate(NDArray kept not None, NDArray new not None, double keep, double 
     [2.0, 2.0]
     """
     cdef NDArray part
-    if not same_dtype_and_device(kept, new) or not FLOAT32 <= kept._dtype <= FLOAT64 or not same_shape(kept, new) or not kept._compact \
-            or overlap(new, kept):
+    if not same_dtype_and_device(kept, new) or not FLOAT32 <= kept._dtype <= FLOAT64 or not same_shape(kept, new) \
+            or not kept._compact or overlap(new, kept):
         binary_op(ADD, binary_op(MULTIPLY, kept, keep), binary_op(MULTIPLY, new, take), kept)
         return
     part = empty_compact(new._backend, new._dtype, new._ndim, new._shape)

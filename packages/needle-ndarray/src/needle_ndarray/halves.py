@@ -49,7 +49,7 @@ def widened(words: np.ndarray) -> np.ndarray:
 
 
 def shared_words(a: NDArray) -> np.ndarray:
-    """The memory of an array on the host as NumPy's array of its dtype, or of uint16 for bfloat16: what is written there is written."""
+    """The memory of an array on the host as a NumPy array of its dtype, of uint16 for bfloat16: nothing is copied."""
     if a.dtype != "bfloat16":
         return np.asarray(memoryview(a)) if a.size else np.empty(a.shape, a.dtype.numpy)
     return shared_words(NDArray.make(a.shape, a.strides, a.device, a._handle, a.offset, "float16")).view(np.uint16)

@@ -284,7 +284,7 @@ cdef bint is_host(object device) except -1:
 
 
 cdef object share(str what, object values, object device, bint may_copy, object dtype=None):
-    """An NDArray on the memory of a numpy.ndarray, or a copy where that is not possible; dtype: what its words are, if not numbers"""
+    """An NDArray on the memory of a numpy.ndarray, or a copy where that is impossible; dtype: what words are, if not numbers"""
     values = np.asarray(values)         # of a subclass the array itself: its attributes may say anything
     native = values.dtype.newbyteorder("=")
     try:

@@ -8,7 +8,7 @@ from needle_ndarray.backend cimport Backend, Op
 from needle_ndarray.layout cimport broadcast_view, check_writable, overlap, parse_ints, same_shape
 from needle_ndarray.ndarray cimport MAX_NDIM, NDArray, compact_copy, empty_compact
 from needle_ndarray.optable cimport (
-    BFLOAT16, BOOL, DTYPE_COUNT, EQUAL, FLOAT16, FLOAT32, FLOAT64, GREATER_EQUAL, INT32, INT64, UINT8
+    BFLOAT16, BOOL, DTYPE_COUNT, EQUAL, FLOAT32, FLOAT64, GREATER_EQUAL, INT32, INT64, UINT8
 )
 
 from needle_ndarray.dtypes import DTYPES, DType, dtype as to_dtype_object, holding

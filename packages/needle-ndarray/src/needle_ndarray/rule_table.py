@@ -8,7 +8,8 @@ arrays before it. The arrays of a step are the entries of lists.
     begin name     given to the function, which makes the first entry of a result of it, or its start
     to float       functions cast others first: int32 and int64 to float64, uint8, bool and halves to float32
     to int64       functions take any integers
-    any            any dtype but float16 and bfloat16, which the arrays after it share; stored: these too; other: a dtype by the op, or none that is compared
+    any            any dtype but float16 and bfloat16, which the arrays after it share; stored: these too
+    other          a dtype by the op, or none that is compared
     mask           bool, or the dtype of the arrays before it
     ...            any number of axes, the same in all arrays of the line
     4H, T+1, n>0   four times H, one more than T, at least one; (1?, N): an axis of size 1 may come first

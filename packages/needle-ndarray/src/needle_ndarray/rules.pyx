@@ -46,8 +46,9 @@ cdef enum Kind:                         # of dtype, beyond the codes of one
 cdef enum Misfit:
     NO_ARRAY = 1, WRONG_SHAPE, WRONG_DEVICE, WRONG_DTYPE
 
-cdef dict KINDS = {"": LIKE, "any": ANY, "stored": STORED, "other": OTHER, "float": FLOAT, "mask": MASK, "bool": BOOL, "int64": INT64}
-cdef dict EXPECTED = {FLOAT: "float32 or float64", ANY: "float32 or another dtype to compute with", BOOL: "bool", INT64: "int64"}
+cdef dict KINDS = {"": LIKE, "any": ANY, "stored": STORED, "other": OTHER,
+                   "float": FLOAT, "mask": MASK, "bool": BOOL, "int64": INT64}
+cdef dict EXPECTED = {FLOAT: "float32 or float64", ANY: "float32 or another that is computed with", BOOL: "bool", INT64: "int64"}
 cdef object AXIS = re.compile(r"(\d*)([A-Za-z]+)(?:\+(\d+))?(?:>(\d+))?").fullmatch
 cdef object ARRAYS = re.compile(r"\s*([^:]*): *(to )?(\w*) *\(([^)]*)\)\s*").fullmatch
 cdef Py_ssize_t TOO_MANY = 0x100000000000   # elements: only a broadcast view has as many, and the size of a row could overflow

@@ -6,8 +6,8 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from needle_ndarray.kernels.views cimport (
-    BFLOAT16, BLOCK, BOOL, CHUNK, FLOAT16, FLOAT32, FLOAT64, INT32, INT64, MAX_NDIM, T, UINT8, View, boolean, int64, magnitude, uint8,
-    word2
+    BFLOAT16, BLOCK, BOOL, CHUNK, FLOAT16, FLOAT32, FLOAT64, INT32, INT64, MAX_NDIM, T, UINT8, View, boolean, int64, magnitude,
+    uint8, word2
 )
 from needle_ndarray.optable cimport itemsize
 from needle_ndarray.threads cimport share

@@ -1,4 +1,4 @@
-"""The contract for float16 and bfloat16: what moves them keeps their bits, what casts rounds once, everything else computes in float32.
+"""The contract for float16 and bfloat16: what moves them keeps their bits, what casts rounds once, all else computes in float32.
 
 NumPy is the oracle of float16. A bfloat16 is the upper half of a float32; `nearest` looks for it among its neighbours, another way
 than any backend rounds.

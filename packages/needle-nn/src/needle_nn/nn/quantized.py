@@ -1,8 +1,8 @@
 """Weights of eight bits for inference: a quarter of the memory of float32, and with few rows of input nearly a quarter of the time.
 
-A weight is a byte q that means (q - 128) scale, with a scale for each output of a Linear, and for each row of an Embedding. The scale
-is the largest weight over 127, so no weight is off by more than half of it. There is no `weight`: code that reads the one of a Linear
-gets an error here, not the wrong numbers.
+A weight is a byte q that means (q - 128) scale, with a scale for each output of a Linear, and for each row of an Embedding. The
+scale is the largest weight over 127, so no weight is off by more than half of it. There is no `weight`: code that reads the one of
+a Linear gets an error here, not the wrong numbers.
 
 >>> import needle as ndl
 >>> model = quantize(ndl.nn.Sequential(ndl.nn.Linear(64, 32), ndl.nn.ReLU(), ndl.nn.Linear(32, 8)))
