@@ -13,9 +13,9 @@ from needle_ndarray.threads cimport share
 
 cdef extern from "weights.h" nogil:
     const Py_ssize_t WEIGHT_COLUMNS "NEEDLE_WEIGHT_COLUMNS"
-    void weight_block "needle_weight_block"(
-        int format, const float* a, Py_ssize_t a_row, const char* w, Py_ssize_t row, Py_ssize_t column, Py_ssize_t item,
-        const float* scale, float* out, Py_ssize_t out_row, Py_ssize_t m, Py_ssize_t k, Py_ssize_t n) noexcept
+    void weights "needle_weights"(
+        int format, const float* a, Py_ssize_t a_row, const char* w, Py_ssize_t row, Py_ssize_t column, const float* scale,
+        float* out, Py_ssize_t out_row, Py_ssize_t m, Py_ssize_t k, Py_ssize_t n) noexcept
 
 cdef enum:
     PANEL = 256             # rows or columns of the result that one thread takes, at most: an even number of equal panels,
@@ -309,12 +309,12 @@ cdef void matmul_tiled(const float* a, const float* b, float* out, Py_ssize_t m,
 
 cdef void one_weight_block(const void* given, Py_ssize_t b, int thread) noexcept nogil:
     cdef const Weights* job = <const Weights*> given
-    cdef Py_ssize_t j = b * WEIGHT_COLUMNS
-    weight_block(job.format, job.a, job.a_row, job.w + j * job.column * job.item, job.row, job.column, job.item,
-                 job.scale + j if job.scale is not NULL else NULL, job.out + j, job.out_row, job.m, job.k,
-                 min(<Py_ssize_t> WEIGHT_COLUMNS, job.n - j))
+    cdef Py_ssize_t j = b * job.width
+    weights(job.format, job.a, job.a_row, job.w + j * job.column * job.item, job.row, job.column,
+            job.scale + j if job.scale is not NULL else NULL, job.out + j, job.out_row, job.m, job.k, min(job.width, job.n - j))
 
 
-cdef void matmul_weight(const Weights* job, int threads) noexcept nogil:
-    """out = (a @ w) scale, in blocks of columns"""
-    share(one_weight_block, job, (job.n + WEIGHT_COLUMNS - 1) // WEIGHT_COLUMNS, threads)
+cdef void matmul_weight(Weights* job, int threads) noexcept nogil:
+    """out = (a @ w) scale, in blocks of columns: two for each thread, of whole cache lines"""
+    job.width = min(<Py_ssize_t> WEIGHT_COLUMNS, (job.n // (2 * threads) // ROW_STEP + 1) * ROW_STEP)
+    share(one_weight_block, job, (job.n + job.width - 1) // job.width, threads)

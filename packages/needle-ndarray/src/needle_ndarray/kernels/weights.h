@@ -1,133 +1,139 @@
 /* Products of a few float32 rows with a matrix of small elements, which are widened as they are read: the time is that of reading
- * them, half or a quarter of what float32 takes. Elements are words of float16 (0) or bfloat16 (1), or bytes (2) that mean w - 128.
- * Every sum has one order, however the columns are cut. */
+ * them, half or a quarter of what float32 takes. A format is 0 for float16, 1 for bfloat16, 2 for bytes that mean w - 128. The sum
+ * of an element has one order, however the columns are cut. */
 #ifndef NEEDLE_WEIGHTS_H
 #define NEEDLE_WEIGHTS_H
 
 #include "half.h"
+#include "vectors.h"
 
 enum {
-    NEEDLE_WEIGHT_COLUMNS = 128, /* of a block: its sums stay in registers and the first cache */
-    NEEDLE_WEIGHT_DEPTH = 512,   /* of a column that is widened at once */
-    NEEDLE_WEIGHT_LANES = 32     /* sums side by side of a dot product */
+    NEEDLE_WEIGHT_COLUMNS = 1024, /* of a block at most: its sums stay in the first cache */
+    NEEDLE_WEIGHT_LANES = NEEDLE_VECTOR / 4,
+    NEEDLE_WEIGHT_ROWS = 8 /* of the matrix, read side by side */
 };
 
-static inline void needle_widen_weights(int format, const char *a, float *out, ptrdiff_t n)
+/* As many elements as a vector has lanes, widened */
+NEEDLE_INLINE needle_vec_float needle_weight_vector(int format, const char *a)
 {
-    if (format == 2)
-        for (ptrdiff_t i = 0; i < n; i++)
-            out[i] = (float) ((int) ((const unsigned char *) a)[i] - 128);
-    else if (format == 1)
-        for (ptrdiff_t i = 0; i < n; i++)
-            out[i] = needle_float_of((uint32_t) ((const uint16_t *) a)[i] << 16);
-    else
-        needle_widen(0, (const uint16_t *) a, out, n);
+#if defined(__AVX512F__)
+    if (format == 0)
+        return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *) a));
+    if (format == 1)
+        return (needle_vec_float) _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *) a)), 16);
+    return _mm512_cvtepi32_ps(_mm512_sub_epi32(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *) a)), _mm512_set1_epi32(128)));
+#elif defined(__AVX2__) && defined(__F16C__)
+    if (format == 0)
+        return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *) a));
+    if (format == 1)
+        return (needle_vec_float) _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *) a)), 16);
+    return _mm256_cvtepi32_ps(_mm256_sub_epi32(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *) a)), _mm256_set1_epi32(128)));
+#else
+    needle_vec_float v;
+    for (int i = 0; i < NEEDLE_WEIGHT_LANES; i++) {
+        if (format == 2)
+            v[i] = (float) (((const unsigned char *) a)[i] - 128);
+        else if (format == 1)
+            v[i] = needle_float_of((uint32_t) ((const uint16_t *) a)[i] << 16);
+        else
+            v[i] = needle_widen_float16(((const uint16_t *) a)[i]);
+    }
+    return v;
+#endif
 }
 
-/* sums[j] += x[0] w[0, j] + x[1] w[1, j] + x[2] w[2, j] + x[3] w[3, j], of rows that lie `step` bytes apart */
-static inline void needle_four_rows(int format, const float *x, const char *w, ptrdiff_t step, float *sums, ptrdiff_t n)
+/* The same of the first n elements; the others have no meaning, and nothing beyond is read */
+NEEDLE_INLINE needle_vec_float needle_weight_some(int format, const char *a, ptrdiff_t n)
 {
-    float r[4][NEEDLE_WEIGHT_COLUMNS];
-    for (int l = 0; l < 4; l++)
-        needle_widen_weights(format, w + l * step, r[l], n);
-    for (ptrdiff_t j = 0; j < n; j++)
-        sums[j] = sums[j] + x[0] * r[0][j] + x[1] * r[1][j] + x[2] * r[2][j] + x[3] * r[3][j];
+    char held[2 * NEEDLE_WEIGHT_LANES] = {0};
+    memcpy(held, a, n * (format == 2 ? 1 : 2));
+    return needle_weight_vector(format, held);
 }
 
-/* out[i, j] = scale[j] * sum of a[i, l] w[l, j] for a block of at most NEEDLE_WEIGHT_COLUMNS columns, whose rows are contiguous and
- * lie `step` bytes apart. Several rows of a: each block of w is widened once for all of them. */
-static inline void needle_weight_rows(int format, const float *a, ptrdiff_t a_row, const char *w, ptrdiff_t step,
-                                      const float *scale, float *out, ptrdiff_t out_row, ptrdiff_t m, ptrdiff_t k, ptrdiff_t n)
+/* sums[j] += sum of x[u] w[u, j] over u < rows, of rows that lie `step` bytes apart */
+NEEDLE_INLINE void needle_weight_add(int format, int rows, const float *x, const char *w, ptrdiff_t step, float *sums, ptrdiff_t n)
 {
-    float r[4][NEEDLE_WEIGHT_COLUMNS], sums[NEEDLE_WEIGHT_COLUMNS];
-    for (ptrdiff_t i = 0; i < m; i++)
-        memset(out + i * out_row, 0, n * sizeof(float));
-    for (ptrdiff_t l = 0; l < k; l += 4) {
-        int rows = k - l < 4 ? (int) (k - l) : 4;
-        for (int r_ = 0; r_ < 4; r_++) {
-            if (r_ < rows)
-                needle_widen_weights(format, w + (l + r_) * step, r[r_], n);
+    int item = format == 2 ? 1 : 2;
+    for (ptrdiff_t j = 0; j < n; j += NEEDLE_WEIGHT_LANES) {
+        needle_vec_float zero = {0}, even = needle_load_float(sums + j), odd = zero, v;
+        NEEDLE_UNROLL(8)
+        for (int u = 0; u < rows; u++) {
+            const char *at = w + u * step + j * item;
+            v = n - j >= NEEDLE_WEIGHT_LANES ? needle_weight_vector(format, at) : needle_weight_some(format, at, n - j);
+            if (u % 2)
+                odd = needle_fma_float(zero + x[u], v, odd);
             else
-                memset(r[r_], 0, n * sizeof(float));
+                even = needle_fma_float(zero + x[u], v, even);
         }
-        for (ptrdiff_t i = 0; i < m; i++) {
-            const float *x = a + i * a_row + l;
-            float x0 = x[0], x1 = rows > 1 ? x[1] : 0, x2 = rows > 2 ? x[2] : 0, x3 = rows > 3 ? x[3] : 0;
-            float *y = out + i * out_row;
-            memcpy(sums, y, n * sizeof(float));
-            for (ptrdiff_t j = 0; j < n; j++)
-                sums[j] = sums[j] + x0 * r[0][j] + x1 * r[1][j] + x2 * r[2][j] + x3 * r[3][j];
-            memcpy(y, sums, n * sizeof(float));
-        }
+        needle_store_float(even + odd, sums + j);
     }
-    for (ptrdiff_t i = 0; scale != NULL && i < m; i++)
-        for (ptrdiff_t j = 0; j < n; j++)
-            out[i * out_row + j] *= scale[j];
 }
 
-/* The same for one row of a, with its sums kept, and a block of columns whose width the compiler knows */
-static inline void needle_weight_row(int format, const float *a, const char *w, ptrdiff_t step, const float *scale, float *out,
-                                     ptrdiff_t k)
+/* out[j] = scale[j] * sum of a[l] w[l, j] for at most NEEDLE_WEIGHT_COLUMNS columns, in rows that are contiguous */
+NEEDLE_INLINE void needle_weight_row(int format, const float *a, const char *w, ptrdiff_t step, const float *scale, float *out,
+                                     ptrdiff_t k, ptrdiff_t n)
 {
-    float sums[NEEDLE_WEIGHT_COLUMNS] = {0}, r[NEEDLE_WEIGHT_COLUMNS];
+    float sums[NEEDLE_WEIGHT_COLUMNS + NEEDLE_WEIGHT_LANES];
     ptrdiff_t l = 0;
-    for (; l + 4 <= k; l += 4)
-        needle_four_rows(format, a + l, w + l * step, step, sums, NEEDLE_WEIGHT_COLUMNS);
-    for (; l < k; l++) {
-        needle_widen_weights(format, w + l * step, r, NEEDLE_WEIGHT_COLUMNS);
-        for (int j = 0; j < NEEDLE_WEIGHT_COLUMNS; j++)
-            sums[j] += a[l] * r[j];
-    }
-    for (int j = 0; j < NEEDLE_WEIGHT_COLUMNS; j++)
+    memset(sums, 0, (n + NEEDLE_WEIGHT_LANES) * sizeof(float));
+    for (; l + NEEDLE_WEIGHT_ROWS <= k; l += NEEDLE_WEIGHT_ROWS)
+        needle_weight_add(format, NEEDLE_WEIGHT_ROWS, a + l, w + l * step, step, sums, n);
+    for (; l < k; l++)
+        needle_weight_add(format, 1, a + l, w + l * step, step, sums, n);
+    for (ptrdiff_t j = 0; j < n; j++)
         out[j] = scale == NULL ? sums[j] : scale[j] * sums[j];
 }
 
-/* out[i] = scale * sum of a[i, l] w[l] for one column that is contiguous */
-static inline void needle_weight_column(int format, const float *a, ptrdiff_t a_row, const char *w, ptrdiff_t item, float scale,
-                                        float *out, ptrdiff_t out_row, ptrdiff_t m, ptrdiff_t k)
+/* sum of a[l] w[l] over a column that is contiguous */
+NEEDLE_INLINE float needle_weight_dot(int format, const float *a, const char *w, ptrdiff_t k)
 {
-    float wide[NEEDLE_WEIGHT_DEPTH];
-    for (ptrdiff_t i = 0; i < m; i++)
-        out[i * out_row] = 0;
-    for (ptrdiff_t l = 0; l < k; l += NEEDLE_WEIGHT_DEPTH) {
-        ptrdiff_t n = k - l < NEEDLE_WEIGHT_DEPTH ? k - l : NEEDLE_WEIGHT_DEPTH, whole = n - n % NEEDLE_WEIGHT_LANES;
-        needle_widen_weights(format, w + l * item, wide, n);
-        for (ptrdiff_t i = 0; i < m; i++) {
-            const float *x = a + i * a_row + l;
-            float sums[NEEDLE_WEIGHT_LANES] = {0}, total = 0;
-            for (ptrdiff_t s = 0; s < whole; s += NEEDLE_WEIGHT_LANES)
-                for (int j = 0; j < NEEDLE_WEIGHT_LANES; j++)
-                    sums[j] += x[s + j] * wide[s + j];
-            for (ptrdiff_t s = whole; s < n; s++)
-                total += x[s] * wide[s];
-            for (int width = NEEDLE_WEIGHT_LANES / 2; width > 0; width /= 2)
-                for (int j = 0; j < width; j++)
-                    sums[j] += sums[width + j];
-            out[i * out_row] += total + sums[0];
+    int item = format == 2 ? 1 : 2;
+    needle_vec_float sums[4] = {{0}};
+    ptrdiff_t l = 0;
+    float total = 0;
+    for (; l + 4 * NEEDLE_WEIGHT_LANES <= k; l += 4 * NEEDLE_WEIGHT_LANES) {
+        NEEDLE_UNROLL(4)
+        for (int u = 0; u < 4; u++) {
+            ptrdiff_t at = l + u * NEEDLE_WEIGHT_LANES;
+            sums[u] = needle_fma_float(needle_load_float(a + at), needle_weight_vector(format, w + at * item), sums[u]);
         }
     }
-    for (ptrdiff_t i = 0; i < m; i++)
-        out[i * out_row] *= scale;
+    for (; l < k; l += NEEDLE_WEIGHT_LANES) {
+        ptrdiff_t n = k - l < NEEDLE_WEIGHT_LANES ? k - l : NEEDLE_WEIGHT_LANES;
+        sums[0] = needle_fma_float(needle_load_some_float(a + l, n, 0), needle_weight_some(format, w + l * item, n), sums[0]);
+    }
+    sums[0] = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+    for (int i = 0; i < NEEDLE_WEIGHT_LANES; i++)
+        total += sums[0][i];
+    return total;
 }
 
-/* A block of columns, by the way they lie */
-static inline void needle_weight_block(int format, const float *a, ptrdiff_t a_row, const char *w, ptrdiff_t row, ptrdiff_t column,
-                                       ptrdiff_t item, const float *scale, float *out, ptrdiff_t out_row, ptrdiff_t m, ptrdiff_t k,
-                                       ptrdiff_t n)
+/* out[i, j] = scale[j] * sum of a[i, l] w[l, j] for a block of columns; `row` and `column` are w's strides, in elements */
+NEEDLE_INLINE void needle_weight_block(int format, const float *a, ptrdiff_t a_row, const char *w, ptrdiff_t row, ptrdiff_t column,
+                                       const float *scale, float *out, ptrdiff_t out_row, ptrdiff_t m, ptrdiff_t k, ptrdiff_t n)
 {
+    int item = format == 2 ? 1 : 2;
     if (row == 1 && column != 1) {
         for (ptrdiff_t j = 0; j < n; j++)
-            needle_weight_column(format, a, a_row, w + j * column * item, item, scale == NULL ? 1 : scale[j], out + j, out_row, m,
-                                 k);
-    } else if (m == 1 && n == NEEDLE_WEIGHT_COLUMNS) {
-        switch (format) { /* a format that the compiler knows */
-        case 0: needle_weight_row(0, a, w, row * item, scale, out, k); break;
-        case 1: needle_weight_row(1, a, w, row * item, scale, out, k); break;
-        default: needle_weight_row(2, a, w, row * item, scale, out, k);
-        }
-    } else {
-        needle_weight_rows(format, a, a_row, w, row * item, scale, out, out_row, m, k, n);
+            for (ptrdiff_t i = 0; i < m; i++)
+                out[i * out_row + j] =
+                    needle_weight_dot(format, a + i * a_row, w + j * column * item, k) * (scale == NULL ? 1 : scale[j]);
+        return;
     }
+    for (ptrdiff_t i = 0; i < m; i++)
+        needle_weight_row(format, a + i * a_row, w, row * item, scale, out + i * out_row, k, n);
+}
+
+/* The same, by the format */
+static void needle_weights(int format, const float *a, ptrdiff_t a_row, const char *w, ptrdiff_t row, ptrdiff_t column,
+                           const float *scale, float *out, ptrdiff_t out_row, ptrdiff_t m, ptrdiff_t k, ptrdiff_t n)
+{
+    if (format == 0)
+        needle_weight_block(0, a, a_row, w, row, column, scale, out, out_row, m, k, n);
+    else if (format == 1)
+        needle_weight_block(1, a, a_row, w, row, column, scale, out, out_row, m, k, n);
+    else
+        needle_weight_block(2, a, a_row, w, row, column, scale, out, out_row, m, k, n);
 }
 
 #endif
