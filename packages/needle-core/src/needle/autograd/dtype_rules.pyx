@@ -29,7 +29,7 @@ def set_default_dtype(dtype):
     """Make Python numbers and float64 arrays float32 or float64 when tensors are made of them; None: as the backend says."""
     global default_dtype, settled_from
     chosen = None if dtype is None else array_api.dtype(dtype)
-    if chosen is not None and not chosen.is_float:
+    if chosen is not None and (not chosen.is_float or chosen.is_half):
         raise TypeError(f"set_default_dtype: {dtype}: expected float32 or float64")
     default_dtype = chosen
     if chosen is None and numpy_backend:
