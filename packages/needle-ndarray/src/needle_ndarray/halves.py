@@ -18,13 +18,14 @@ def bfloat16_words(values: Any) -> np.ndarray:
     >>> bfloat16_words([1.0, -2.0, 3.3]).tolist() == [0x3F80, 0xC000, 0x4053]
     True
     """
-    values = np.asarray(values)
+    shape, values = np.shape(values), np.asarray(values).reshape(-1)  # one axis: scalars would warn of what wraps
     if values.dtype not in (np.float32, np.float16):
         values = _odd_float32(values)
-    bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
+    with np.errstate(all="ignore"):
+        bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
     rounded = (bits + (np.uint32(0x7FFF) + (bits >> 16 & 1))) >> 16
     nan = (bits & 0x7FFFFFFF) > 0x7F800000
-    return np.where(nan, bits >> 16 | 0x40, rounded).astype(np.uint16).reshape(values.shape)
+    return np.where(nan, bits >> 16 | 0x40, rounded).astype(np.uint16).reshape(shape)
 
 
 def _odd_float32(values: np.ndarray) -> np.ndarray:

@@ -77,7 +77,8 @@ class NumPyBackend(Backend):
         return shared_words(a).copy(order="C")
 
     def fill(self, out: Any, value: Any) -> None:
-        shared_words(out)[...] = bfloat16_words(value) if out.dtype == "bfloat16" else value
+        with np.errstate(all="ignore"):
+            shared_words(out)[...] = bfloat16_words(value) if out.dtype == "bfloat16" else value
 
     def copy(self, a: Any, out: Any) -> None:
         given = shared_words(a)

@@ -81,7 +81,8 @@ cdef class CPUBackend(Backend):
         dtype = DTYPES[array._dtype]
         values = np.empty(tuple([array._shape[i] for i in range(array._ndim)]), dtype.storage)
         if array._size:
-            out = NDArray.make(values.shape, device=self.device, handle=Buffer(values.reshape(-1)), dtype=dtype)
+            memory = values.reshape(-1) if array._dtype < FLOAT16 else values.reshape(-1).view(np.uint8)    # no memoryview casts halves
+            out = NDArray.make(values.shape, device=self.device, handle=Buffer(memory), dtype=dtype)
             self.copy(a, out)
         return values
 
