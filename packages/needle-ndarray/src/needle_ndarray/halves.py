@@ -46,7 +46,7 @@ def _odd_float32(values: np.ndarray) -> np.ndarray:
 
 def widened(words: np.ndarray) -> np.ndarray:
     """The float32 numbers of bfloat16 words."""
-    return (words.astype(np.uint32) << 16).view(np.float32)
+    return np.asarray(words.astype(np.uint32) << 16).view(np.float32)
 
 
 def shared_words(a: NDArray) -> np.ndarray:

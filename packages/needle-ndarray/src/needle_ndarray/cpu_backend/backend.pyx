@@ -81,7 +81,9 @@ cdef class CPUBackend(Backend):
         dtype = DTYPES[array._dtype]
         values = np.empty(tuple([array._shape[i] for i in range(array._ndim)]), dtype.storage)
         if array._size:
-            memory = values.reshape(-1) if array._dtype < FLOAT16 else values.reshape(-1).view(np.uint8)    # no memoryview casts halves
+            memory = values.reshape(-1)
+            if array._dtype >= FLOAT16:                     # which no memoryview casts
+                memory = memory.view(np.uint8)
             out = NDArray.make(values.shape, device=self.device, handle=Buffer(memory), dtype=dtype)
             self.copy(a, out)
         return values
