@@ -181,7 +181,8 @@ VERBS = [
 def test_verbs_of_the_cpu_refuse_halves(i, dtype):
     """Their kernels would take the words for elements of four or eight bytes."""
     a, out = nd.ones((3, 3), dtype), nd.zeros((3, 3), dtype)
-    for given, target in ((a, out), (a, nd.zeros((3, 3))), (nd.ones((3, 3)), out)):
+    cases = [(a, out), (a, nd.zeros((3, 3))), (nd.ones((3, 3)), out)]
+    for given, target in cases[:1] if i == 6 else cases:  # random has no input
         with pytest.raises((TypeError, ValueError)):
             VERBS[i](nd.cpu().backend, given, target)
 

@@ -26,7 +26,8 @@ def inputs(*shape):
 def test_quantized_weights_are_off_by_half_a_step():
     layer = nn.Linear(300, 40)
     w = layer.weight.numpy()
-    w[:, 3], w[7] = 0.0, 100.0 * w[7]
+    w[7] *= 100.0
+    w[:, 3] = 0.0
     layer.weight.data = ndl.Tensor(w)
     small = nn.QuantizedLinear(layer)
     scale = np.maximum(np.abs(w).max(0) / 127, 0)

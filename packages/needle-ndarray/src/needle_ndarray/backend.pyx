@@ -19,7 +19,7 @@ interface, verb after verb.
 """
 
 from needle_ndarray cimport optable
-from needle_ndarray.optable cimport BOOL, DTYPE_COUNT, FLOAT32, FLOAT64, INT32, INT64, UINT8
+from needle_ndarray.optable cimport BOOL, DTYPE_COUNT, FLOAT16, FLOAT32, FLOAT64, INT32, INT64, UINT8
 
 #: Raised when a verb's meaning or the table changes; a backend states the version it implements.
 INTERFACE_VERSION = 2
@@ -30,7 +30,8 @@ cdef class Op:
 
     accepts  "any", "number" (no bool), "integer" (bool and ints), "float" (ints and bool are cast to float first),
              "int-up" (bool is cast to int32 first), "int" (the same, and no floats), "bool" (every input is cast to bool first)
-    result   "same" as the inputs after that cast, "bool", "index" (int64), or "sum" (ints and bool widen to int64)
+    result   "same" as the inputs after that cast, "bool", "index" (int64), or "sum" (ints and bool widen to int64); -1 for
+             float16 and bfloat16, which no verb that computes gets
     """
 
     def __init__(self, str name, int code, str accepts, str result, str formula=""):
@@ -39,7 +40,7 @@ cdef class Op:
         self.name, self.code, self.accepts, self.result, self.formula = name, code, accepts, result, formula
         cdef int i
         self.compute_dtype = [COMPUTE[accepts][i] for i in range(DTYPE_COUNT)]
-        self.out_dtype = [-1 if c < 0 else RESULT[result][c] for c in self.compute_dtype]
+        self.out_dtype = [-1 if c < 0 or i >= FLOAT16 else RESULT[result][c] for i, c in enumerate(self.compute_dtype)]
         for i in range(DTYPE_COUNT):
             self.compute_code[i], self.out_code[i] = self.compute_dtype[i], self.out_dtype[i]
 

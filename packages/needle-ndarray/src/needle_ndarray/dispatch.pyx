@@ -117,7 +117,7 @@ cpdef NDArray binary_op(Op op, object x, object y, NDArray out=None):
 
 cdef inline bint is_half_test(Op op, int code) noexcept:
     """Whether halves are compared: then a number is rounded to one before"""
-    return code >= FLOAT16 and op.out_code[code] == BOOL
+    return code >= FLOAT16 and op.out_code[<int> FLOAT32] == BOOL
 
 
 cdef inline int compute_code(Op op, int code) except -1:

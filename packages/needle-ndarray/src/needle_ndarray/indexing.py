@@ -199,10 +199,12 @@ def add_at(x: NDArray, key: Any, values: Any) -> NDArray:
     [1.0, 0.0, 2.0]
     """
     only_arrays("add_at", x)
-    if has_arrays(key):
+    if x.dtype.is_half:  # added up in float32, rounded once
+        x[...] = add_at(x.astype("float32"), key, values)
+    elif has_arrays(key):
         rows, offsets, source = _aligned("add_at", x, key, values)
         if offsets.size and source.size:
-            _add_rows(source, offsets, rows)
+            x.backend.scatter(SCATTER["scatter_add"], source, offsets, rows)
         x._handle.mark_written()
     else:
         view = x[key]

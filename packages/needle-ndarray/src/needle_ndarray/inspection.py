@@ -63,7 +63,7 @@ class NamespaceInfo:
     def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, DType]:
         """By name; all of them, or those of a kind."""
         wanted = {str(each) for each in DTYPES} if kind is None else _of_kind("dtypes", kind)
-        return {str(each): each for each in DTYPES if each in wanted}
+        return {str(each): each for each in DTYPES if each in wanted and not each.is_half}  # the standard has no halves
 
 
 def __array_namespace_info__() -> NamespaceInfo:

@@ -77,6 +77,8 @@ cdef class Rule:
             a = given[i]
             if spec.cast:
                 a = cast_of(spec, a)
+            elif spec.dtype < STORED and isinstance(a, NDArray) and (<NDArray> a)._dtype >= FLOAT16:
+                a = to_dtype(<NDArray> a, FLOAT32)
             Py_INCREF(a)
             PyTuple_SET_ITEM(arrays, i, a)
             if misfit(spec, <Borrowed> a, backend, &sizes):

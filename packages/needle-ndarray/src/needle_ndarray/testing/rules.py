@@ -85,8 +85,9 @@ def arrays_of(name: str) -> list[tuple]:
 
 def right(name: str, device: Any) -> dict[str, NDArray]:
     """The arrays of a call that is right, by what users call them; results as the verb has them, by the verb's names."""
+    kinds = DTYPES | ({"other": "uint8"} if name == "matmul_weight" else {})
     return {
-        name if "result" in marks else label: zeros(shape, DTYPES.get(dtype, "float32"), device)
+        name if "result" in marks else label: zeros(shape, kinds.get(dtype, "float32"), device)
         for name, label, dtype, shape, _, marks in arrays_of(name)
     }
 
