@@ -72,7 +72,7 @@ class CUDABackend(Reductions, Indexing, Products, Network, Convolution, Optimize
         elif out.size:
             self.memory.write(values, out._handle.pointer() + out.offset * out.itemsize)
             if (
-                out.dtype != "bfloat16"
+                not out.dtype.is_half
                 and values.dtype.kind in "iu"
                 and values.size <= BOUNDED
                 and out.nbytes == out._handle.nbytes
@@ -108,8 +108,7 @@ class CUDABackend(Reductions, Indexing, Products, Network, Convolution, Optimize
 
     def fill(self, out: NDArray, value: Any) -> None:
         out._handle.bounds = None
-        with np.errstate(over="ignore"):
-            scalar = bfloat16_words(value)[()] if out.dtype == "bfloat16" else SCALARS[out.dtype](value)
+        scalar = word_of(out.dtype, value) if out.dtype.is_half else SCALARS[out.dtype](value)
         if remembered(out):
             out._handle.constant = scalar
         elif dense(out):
@@ -167,8 +166,13 @@ class CUDABackend(Reductions, Indexing, Products, Network, Convolution, Optimize
         self._launch("random.cu", f"random_{op.name}", out.dtype, blocks, *given)
 
 
+def word_of(dtype: str, value: Any) -> np.uint16:
+    """The bits of a number as float16 or bfloat16."""
+    with np.errstate(over="ignore"):
+        made = bfloat16_words(value) if dtype == "bfloat16" else np.asarray(value, np.float16).view(np.uint16)
+    return made[()]
+
+
 def remembered(out: NDArray) -> bool:
     """Whether a number for `out` need not be written anywhere yet: its buffer is of one element, and nobody has its address."""
-    if out.dtype == "bfloat16":  # NumPy has no number of it
-        return False
-    return out.size == 1 and out._handle.memory is None and out._handle.nbytes == out.itemsize
+    return not out.dtype.is_half and out.size == 1 and out._handle.memory is None and out._handle.nbytes == out.itemsize
