@@ -50,23 +50,35 @@ NEEDLE_INLINE needle_vec_float needle_weight_some(int format, const char *a, ptr
     return needle_weight_vector(format, held);
 }
 
-/* sums[j] += sum of x[u] w[u, j] over u < rows, of rows that lie `step` bytes apart */
+/* sums[j] += sum of x[u] w[u, j] over u < rows, of rows that lie `step` bytes apart, for the first n columns, a vector at most */
+NEEDLE_INLINE void needle_weight_add_vector(int format, int rows, const needle_vec_float *x, const char *w, ptrdiff_t step,
+                                            float *sums, ptrdiff_t n)
+{
+    needle_vec_float odd = {0}, even = needle_load_float(sums), v;
+    NEEDLE_UNROLL(8)
+    for (int u = 0; u < rows; u++) {
+        v = n == NEEDLE_WEIGHT_LANES ? needle_weight_vector(format, w + u * step) : needle_weight_some(format, w + u * step, n);
+        if (u % 2)
+            odd = needle_fma_float(x[u], v, odd);
+        else
+            even = needle_fma_float(x[u], v, even);
+    }
+    needle_store_float(even + odd, sums);
+}
+
+/* The same for n columns */
 NEEDLE_INLINE void needle_weight_add(int format, int rows, const float *x, const char *w, ptrdiff_t step, float *sums, ptrdiff_t n)
 {
     int item = format == 2 ? 1 : 2;
-    for (ptrdiff_t j = 0; j < n; j += NEEDLE_WEIGHT_LANES) {
-        needle_vec_float zero = {0}, even = needle_load_float(sums + j), odd = zero, v;
-        NEEDLE_UNROLL(8)
-        for (int u = 0; u < rows; u++) {
-            const char *at = w + u * step + j * item;
-            v = n - j >= NEEDLE_WEIGHT_LANES ? needle_weight_vector(format, at) : needle_weight_some(format, at, n - j);
-            if (u % 2)
-                odd = needle_fma_float(zero + x[u], v, odd);
-            else
-                even = needle_fma_float(zero + x[u], v, even);
-        }
-        needle_store_float(even + odd, sums + j);
-    }
+    ptrdiff_t j = 0;
+    needle_vec_float zero = {0}, wide[NEEDLE_WEIGHT_ROWS];
+    NEEDLE_UNROLL(8)
+    for (int u = 0; u < rows; u++)
+        wide[u] = zero + x[u];
+    for (; j + NEEDLE_WEIGHT_LANES <= n; j += NEEDLE_WEIGHT_LANES)
+        needle_weight_add_vector(format, rows, wide, w + j * item, step, sums + j, NEEDLE_WEIGHT_LANES);
+    if (j < n)
+        needle_weight_add_vector(format, rows, wide, w + j * item, step, sums + j, n - j);
 }
 
 /* out[j] = scale[j] * sum of a[l] w[l, j] for at most NEEDLE_WEIGHT_COLUMNS columns, in rows that are contiguous */
