@@ -7,7 +7,7 @@ import needle as ndl
 import needle_ndarray as nd
 from needle import nn
 from needle_nn.checkpoint import load, load_checkpoint, save, save_checkpoint
-from needle_nn.interop import from_torch
+from needle_nn.interop import from_torch, to_torch
 from needle_nn.models.gpt2 import GPT2
 from needle_nn.weights import Weights
 
@@ -146,7 +146,8 @@ def test_a_gpt2_in_half_precision(dtype, tmp_path):
     np.random.seed(1)  # noqa: NPY002
     wide = GPT2(**sizes).eval()
     expected = wide([[1, 2, 3, 4]]).numpy()
-    save(tmp_path / "model.safetensors", wide.to(dtype).state_dict())
+    save(tmp_path / "model.safetensors", {name: nd.array(a, dtype) for name, a in to_torch(wide).items()})
+    wide.to(dtype)
     names = {name: value.numpy() for name, value in wide.state_dict().items()}
     small = GPT2(**sizes, dtype=dtype).eval()
     small.load_state_dict(names)
