@@ -70,14 +70,18 @@ def some_bits(shape: tuple[int, ...], salt: int = 0) -> np.ndarray:
 
 
 class HalfSuite(Suite):
-    def half(self, kind: str, dtype: str, shape: tuple[int, ...] = SHAPE, salt: int = 0) -> tuple[NDArray, np.ndarray]:
+    def half_operand(
+        self, kind: str, dtype: str, shape: tuple[int, ...] = SHAPE, salt: int = 0
+    ) -> tuple[NDArray, np.ndarray]:
         """An array of words in that kind of view, and the words."""
         how = KINDS[kind]
         shape = how.shape(shape)
         base = some_bits(how.base(shape), salt)
         return how.view(from_words(base, dtype, self.device), shape), how.view(base, shape)
 
-    def check(self, base: NDArray, before: np.ndarray, kind: str, shape: tuple[int, ...], expected: np.ndarray) -> None:
+    def check_words(
+        self, base: NDArray, before: np.ndarray, kind: str, shape: tuple[int, ...], expected: np.ndarray
+    ) -> None:
         """The view of `base` holds what is expected, and what lies around it is as it was."""
         wanted = before.copy()
         if wanted.size:
@@ -87,7 +91,7 @@ class HalfSuite(Suite):
     @pytest.mark.parametrize("dtype", HALVES)
     @each("kind", INPUTS)
     def test_half_to_host(self, kind, dtype):
-        a, bits = self.half(kind, dtype)
+        a, bits = self.half_operand(kind, dtype)
         got = self.backend.to_host(a)
         assert got.dtype == a.dtype.storage and got.flags.c_contiguous
         assert np.array_equal(words(a), bits)
@@ -98,7 +102,7 @@ class HalfSuite(Suite):
     @each("kind", OUTPUTS)
     def test_half_fill(self, kind, dtype):
         for value in EDGES[: 4 if kind.startswith("large") else None]:
-            out, bits = self.half(kind, dtype)
+            out, bits = self.half_operand(kind, dtype)
             self.backend.fill(out, value)
             same_bits(dtype, words(out), np.broadcast_to(nearest(dtype, np.array(value)), bits.shape), value)
 
@@ -106,11 +110,11 @@ class HalfSuite(Suite):
     @each("layout", sorted({(a, out) for a, _, out in LAYOUTS}))
     def test_half_copy(self, layout, dtype):
         """Between views of one half: the bits, NaN as it is."""
-        a, bits = self.half(layout[0], dtype)
+        a, bits = self.half_operand(layout[0], dtype)
         before = some_bits(KINDS[layout[1]].base(bits.shape), 9)
         base = from_words(before, dtype, self.device)
         self.backend.copy(a, KINDS[layout[1]].view(base, bits.shape))
-        self.check(base, before, layout[1], bits.shape, bits)
+        self.check_words(base, before, layout[1], bits.shape, bits)
 
     @pytest.mark.parametrize("dtype", HALVES)
     @each("to", [*NAMES, *HALVES])
@@ -119,7 +123,7 @@ class HalfSuite(Suite):
         [("compact", "compact"), ("sliced", "transposed"), ("broadcast_rows", "negative"), ("offset", "flipped")],
     )
     def test_half_widens(self, layout, to, dtype):
-        a, bits = self.half(layout[0], dtype)
+        a, bits = self.half_operand(layout[0], dtype)
         x = numbers(dtype, bits)
         if to in INTEGERS:  # beyond an integer's range C leaves it open
             x = np.where(np.abs(x) < 100, np.abs(x), np.float32(3))
@@ -144,7 +148,7 @@ class HalfSuite(Suite):
         before = some_bits(KINDS[layout[1]].base(x.shape), 9)
         base = from_words(before, dtype, self.device)
         self.backend.copy(a, KINDS[layout[1]].view(base, x.shape))
-        self.check(base, before, layout[1], x.shape, nearest(dtype, x))
+        self.check_words(base, before, layout[1], x.shape, nearest(dtype, x))
 
     @pytest.mark.parametrize("dtype", HALVES)
     @each("given", ["float32", "float64", "int64"])
@@ -166,7 +170,7 @@ class HalfSuite(Suite):
     @each("kind", ["compact", "transposed", "sliced", "negative", "offset"])
     def test_half_rows(self, kind, row, dtype):
         """take and put move the bits."""
-        a, bits = self.half(kind, dtype, (6, *row))
+        a, bits = self.half_operand(kind, dtype, (6, *row))
         entries = np.array([5, 0, 3, 3, 1, 5, 2])
         index, out = self.array(entries), from_words(some_bits((7, *row), 3), dtype, self.device)
         self.backend.take(a, index, out)
@@ -184,7 +188,7 @@ class HalfSuite(Suite):
     @each("kind", ["compact", "transposed", "broadcast_rows", "scalar"])
     def test_half_elementwise(self, op, kind, dtype):
         """An op of halves is that of float32, rounded once."""
-        given = [self.half(kind, dtype, salt=i)[0] for i in range(2 if op.name in BINARY else 1)]
+        given = [self.half_operand(kind, dtype, salt=i)[0] for i in range(2 if op.name in BINARY else 1)]
         function = getattr(needle_ndarray, op.name)
         wide = function(*[a.astype("float32") for a in given])
         got = function(*given)
