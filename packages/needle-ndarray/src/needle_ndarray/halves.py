@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from needle_ndarray.creation import only_arrays
 from needle_ndarray.dtypes import DType
 from needle_ndarray.dtypes import dtype as to_dtype
 from needle_ndarray.ndarray import NDArray, array_of_words
@@ -63,6 +64,7 @@ def words(a: NDArray) -> np.ndarray:
     >>> words(array([1.0, 2.0], "bfloat16")).tolist() == [0x3F80, 0x4000]
     True
     """
+    only_arrays("words", a)
     held = a.backend.to_host(a)
     return held.view(f"u{held.dtype.itemsize}") if held.dtype.kind == "f" else held
 
