@@ -7,6 +7,7 @@ folder for each state of the sources.
 import hashlib
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 import tarfile
@@ -88,7 +89,7 @@ def line(result: dict[str, Any], old: str, new: str) -> str:
 
 
 def report(old: str, new: str, cases: list[Case], threads: list[int], rounds: int) -> int:
-    """Print a line per case, then the largest changes."""
+    """Print a line per case, then the mean of every family and the largest changes."""
     labels = old, (new if new != old else f"{new} again")
     none = (("PYTHONPATH", ""),)  # what was built, not a source tree
     players = [Player(label, "needle", built(commit), none) for commit, label in zip((old, new), labels, strict=True)]
@@ -103,8 +104,29 @@ def report(old: str, new: str, cases: list[Case], threads: list[int], rounds: in
                         print(line(found[-1], *labels), flush=True)
     except KeyboardInterrupt:
         print("stopped")
-    print("\n".join(summary(found, *labels)))
+    print("\n".join([*means(found, *labels), *summary(found, *labels)]))
     return 0
+
+
+def means(found: list[dict[str, Any]], old: str, new: str) -> list[str]:
+    """A line per family and number of threads: the geometric mean of its ratios, and the worst of them."""
+    ratios: dict[tuple[str, int], list[tuple[float, float, str]]] = {}
+    for result in found:
+        a, b = result["times"].get(old), result["times"].get(new)
+        if a and b:
+            entry = a["best"] / b["best"], a["median"] / b["median"], result["name"]
+            ratios.setdefault((result["family"], result["threads"]), []).append(entry)
+    lines = [
+        "",
+        f"{'geometric means of old time / new time':50}{'thr':>4}{'cases':>7}{'best':>9}{'median':>9}  the worst",
+    ]
+    for (family, threads), entries in ratios.items():
+        best, median = (statistics.geometric_mean(entry[k] for entry in entries) for k in (0, 1))
+        worst = min(entries)
+        lines.append(
+            f"{family:50}{threads:>4}{len(entries):>7}{best:>8.2f}x{median:>8.2f}x  {worst[0]:.2f}x {worst[2]}"
+        )
+    return lines
 
 
 def summary(found: list[dict[str, Any]], old: str, new: str) -> list[str]:

@@ -257,6 +257,9 @@ def test_compare_prints_ratios(tool):
     lines = compare.summary(rows, "old", "new")
     assert "slower by a tenth or more: 1" in lines and "faster by a tenth or more: 1" in lines
     assert "0.50x" in lines[2] and "3.00x" in lines[4]
+    rows.append(result("g", "new", new=1e-3))  # not at the old commit: in no mean
+    _, _, *lines = compare.means(rows, "old", "new")
+    assert [row.split() for row in lines] == [["f", "2", "3", "1.14x", "1.14x", "0.50x", "slow"]]
     with pytest.raises(ValueError, match="no such commit"):
         compare.state("no-such-commit")
 

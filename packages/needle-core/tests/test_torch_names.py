@@ -1,6 +1,8 @@
 """PyTorch's names: every one is in the table and runs; beside PyTorch itself the numbers and gradients are the same."""
 
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -8,11 +10,23 @@ from torch_name_table import EXPRESSIONS
 
 import needle as ndl
 from needle import creation, sampling
-from needle.torch_names import both, functions, in_place, methods, missing
+from needle.torch_names import both, functions, in_place, methods, missing, ordering, products
 from needle_ndarray.testing import each
 
 #: Names that a test below runs, or that say what there is instead.
-ELSEWHERE = {"save", "load", "inference_mode", "half", "bfloat16", "detach_", "cuda", "as_tensor", "float16"}
+ELSEWHERE = {
+    "preserve_format",
+    "channels_last",
+    "save",
+    "load",
+    "inference_mode",
+    "half",
+    "bfloat16",
+    "detach_",
+    "cuda",
+    "as_tensor",
+    "float16",
+}
 
 
 def given(t):
@@ -74,6 +88,10 @@ def test_every_name_is_in_the_table():
     text = "\n".join(EXPRESSIONS)
     called = set(re.findall(r"\.(\w+)", text))
     names = {*both.FUNCTIONS, *methods.SAME, *methods.METHODS, *in_place.METHODS, *creation.__all__, *sampling.__all__}
+    names |= (
+        products.FUNCTIONS.keys() | ordering.FUNCTIONS.keys() | ordering.METHODS.keys() | vars(products.linalg).keys()
+    )
+    names = {name for name in names if name[0] != "_"}
     assert names | functions.FUNCTIONS.keys() <= called | ELSEWHERE
     assert not [name for name in functions.FUNCTIONS.keys() | both.FUNCTIONS.keys() if not hasattr(ndl, name)]
 
@@ -208,16 +226,16 @@ def test_axes_have_many_names():
 
 def test_what_is_not_there_says_what_is():
     x = ndl.tensor([1.0])
-    with pytest.raises(AttributeError, match=r"Tensor has no 'unfold'; slices"):
-        x.unfold(0, 1, 1)
-    with pytest.raises(AttributeError, match=r"Tensor has no 'grad_fn'; x.op is what made a tensor"):
-        _ = x.grad_fn
+    with pytest.raises(AttributeError, match=r"Tensor has no 'svd'; NumPy has it"):
+        x.svd()
+    with pytest.raises(AttributeError, match=r"Tensor has no 'stride'; arrays have it"):
+        _ = x.stride
     with pytest.warns(
         RuntimeWarning, match=r"compile: nothing is compiled; needle.capture\(step\) replays a whole step"
     ):
         assert ndl.compile(x) is x
     assert (x.half().dtype, x.bfloat16().dtype, ndl.half) == ("float16", "bfloat16", "float16")
-    assert not hasattr(x, "unfold") and "unfold" not in dir(x) and "unsqueeze" in dir(x)
+    assert not hasattr(x, "svd") and "svd" not in dir(x) and "unsqueeze" in dir(x)
     for name in missing.METHODS:
         assert not hasattr(x, name)
     for name in missing.FUNCTIONS:
@@ -227,6 +245,23 @@ def test_what_is_not_there_says_what_is():
 def test_classes_of_ops_are_attributes_that_dir_leaves_out():
     assert ndl.EWiseAdd is ndl.ops.EWiseAdd and "EWiseAdd" not in dir(ndl) and "EWiseAdd" in dir(ndl.ops)
     assert {"Tensor", "TensorOp", "add", "cat", "float32", "long", "nn"} <= set(dir(ndl))
+
+
+def test_places_that_pytorch_has_names_for():
+    pytest.importorskip("needle_nn")
+    code = "import needle as torch; print(torch.utils.data.DataLoader.__name__, torch.utils.checkpoint.checkpoint.__name__)"
+    code += "; import needle.nn.modules.linear, needle.distributions.categorical, needle.optim.optimizer"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout.split(), done.stderr) == (["DataLoader", "checkpoint"], "")
+    with pytest.raises(AttributeError, match=r"needle.utils' has no attribute 'tensorboard'; a Trainer"):
+        _ = ndl.utils.tensorboard
+
+
+def test_a_checkpoint_computes_again():
+    x = ndl.tensor([0.5, 1.0], requires_grad=True)
+    y = ndl.utils.checkpoint.checkpoint_sequential([ndl.sin, ndl.exp, ndl.tanh], 2, x, use_reentrant=False)
+    expected = ndl.autograd.grad(ndl.tanh(ndl.exp(ndl.sin(x))).sum(), x)[0]
+    np.testing.assert_allclose(ndl.autograd.grad(y.sum(), x)[0].numpy(), expected.numpy(), rtol=1e-6)
 
 
 # ---- Devices, random numbers, files -----------------------------------------------------------------------

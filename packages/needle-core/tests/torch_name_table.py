@@ -119,6 +119,34 @@ t.float == t.float32 | t.double == t.float64 | t.int == t.int32 | t.long == t.in
 t.zeros(1, dtype=t.bool).dtype == t.bool | t.dtype is not None
 """
 
+PRODUCTS = """
+t.cdist(x, y) | t.cdist(d, d + 1) | t.cdist(x, y, p=1.0) | t.kron(s, x) | v.kron(w) | t.kron(v, x) | t.cross(s, s.t(), dim=1)
+t.linalg.cross(x, y) | s.cross(s + 1, dim=0) | t.tensordot(d, d, dims=([0, 2], [0, 2])) | t.tensordot(x, d, dims=([1], [1]))
+t.tensordot(v, s, 1) | t.linalg.norm(x) | t.linalg.norm(v, 1) | t.linalg.norm(x, dim=1, keepdim=True) | t.linalg.vector_norm(x, 3)
+t.linalg.vector_norm(x, dim=0) | t.linalg.vecdot(x, y, dim=0) | t.linalg.multi_dot([x, s, v]) | t.linalg.matmul(s, v)
+t.linalg.matrix_power(s, 3) | t.linalg.diagonal(s)
+"""
+
+ORDERING = """
+t.quantile(x, 0.4) | x.quantile(0.25, dim=1) | t.quantile(x, t.tensor([0.1, 0.5, 1.0]), dim=1, keepdim=True)
+t.quantile(x, t.tensor([0.0, 0.7])) | x.quantile(0.5, keepdim=True) | x.quantile(0.3, dim=0, keepdim=True)
+x.kthvalue(2, dim=1).values | t.kthvalue(x, 1, dim=0, keepdim=True)[0] | v.kthvalue(3).indices
+t.bucketize(x, t.tensor([-1.0, 0.0, 1.0])) | t.bucketize(t.tensor([1, 3]), t.tensor([1, 3]), right=True, out_int32=True)
+d.unfold(1, 2, 1) | d.unfold(-1, 3, 1) | w.unfold(0, 2, 2) | t.nansum(x / (x > 0)) | (c / (c > 0) * 0).nanmean(dim=1)
+t.nansum(x, dim=0, keepdim=True) | x.nanmean() | c.round(decimals=1) | t.round(c * 10, decimals=-1) | k.round()
+"""
+
+TYPES = """
+t.ByteTensor([1, 2]) | isinstance((2, 3), t.Size) or t.Size((2, 3)) == (2, 3) | x.contiguous(memory_format=t.contiguous_format)
+t.accelerator.is_available() | t.accelerator.device_count() | x.is_leaf == True | (x * 2).is_leaf == True | x.grad_fn is None
+(x * 2).grad_fn is None | t.autograd.functional.jacobian(lambda a: a * a, v)
+t.autograd.functional.hessian(lambda a: (a**3).sum(), v)
+t.autograd.functional.jacobian(lambda a, b: a @ b, (s, v)) | t.autograd.functional.hessian(lambda a, b: (a * b).sum(), (v, v))
+t.autograd.functional.jacobian(lambda a: a * a, (v,)) | t.autograd.backward([(x * 2).sum(), (x * y).sum()])
+t.autograd.backward(x * y, t.ones(2, 3)) | t.testing.assert_close(x, x + 1e-9)
+t.autograd.gradcheck(lambda a: a**3, (x.detach().double().requires_grad_(),))
+"""
+
 MODES = """
 with t.no_grad(): r = (x * 2).requires_grad
 with t.inference_mode(): r = (x * 2).requires_grad
@@ -139,4 +167,8 @@ def rows(text: str) -> list[str]:
     return found
 
 
-EXPRESSIONS = [row for text in (BOTH, SAME, METHODS, IN_PLACE, CREATION, FUNCTIONS) for row in rows(text)]
+EXPRESSIONS = [
+    row
+    for text in (BOTH, SAME, METHODS, IN_PLACE, CREATION, FUNCTIONS, PRODUCTS, ORDERING, TYPES)
+    for row in rows(text)
+]

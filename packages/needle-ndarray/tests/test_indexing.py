@@ -264,6 +264,21 @@ def test_scatter_add(dtype, axis, device):
         assert_same(a.numpy(), y)
 
 
+def test_an_array_as_its_own_index(device):
+    """Positions are those before the first write."""
+    x = np.array([1, 3, 0, 1], np.int64)
+    y = x.copy()
+    y[x] = [9, 8, 7, 6]
+    a = nd.array(x, "int64", device)
+    a[a] = nd.array([9, 8, 7, 6], "int64", device)
+    assert_same(a.numpy(), y)
+    y = x.copy()
+    np.add.at(y, x, 1)
+    for add in (nd.scatter_add, nd.add_at):
+        a = nd.array(x, "int64", device)
+        assert_same(add(a, a, nd.ones(4, "int64", device)).numpy(), y)
+
+
 def test_nonzero(device):
     x = np.arange(60).reshape(SHAPE) % 4 == 1
     for got, expected in zip(nd.nonzero(nd.array(x, "bool", device)), np.nonzero(x), strict=True):

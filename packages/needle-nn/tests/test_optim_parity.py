@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from optim_formulas import parameters, set_gradients
 
+import needle as ndl
 from needle import optim
 
 pytestmark = pytest.mark.parity
@@ -81,6 +82,43 @@ def test_steps(name, dtype):
         np.testing.assert_allclose(p.numpy(), q.detach().numpy(), rtol=near, atol=near)
 
 
+def adam_by_hand(framework):
+    """An optimizer as public programs write them: defaults as a dict, a dict of state for each parameter."""
+
+    class Own(framework.optim.Optimizer):
+        def __init__(self, params, lr=1e-3, betas=(0.9, 0.999)):
+            super().__init__(params, {"lr": lr, "betas": betas})
+
+        @framework.no_grad()
+        def step(self, closure=None):
+            for group in self.param_groups:
+                beta1, beta2 = group["betas"]
+                for p in group["params"]:
+                    state = self.state[p]
+                    if len(state) == 0:
+                        state["step"], state["m"], state["v"] = 0, framework.zeros_like(p), framework.zeros_like(p)
+                    state["step"] += 1
+                    state["m"].mul_(beta1).add_(p.grad, alpha=1 - beta1)
+                    state["v"].mul_(beta2).addcmul_(p.grad, p.grad, value=1 - beta2)
+                    p.addcdiv_(state["m"], state["v"].sqrt().add_(1e-3), value=-group["lr"] / state["step"])
+
+    return Own
+
+
+def test_an_optimizer_written_for_pytorch():
+    params, theirs = (some[:4] for some in pair())
+    optimizer, twin = adam_by_hand(ndl)(params, lr=0.1), adam_by_hand(torch)(theirs, lr=0.1)
+    for t in range(6):
+        same_gradients(params, theirs, t)
+        optimizer.step(), twin.step()
+        if t == 3:  # its state goes through a file's forms
+            state = optimizer.state_dict()
+            optimizer = adam_by_hand(ndl)(params, lr=0.1)
+            optimizer.load_state_dict(state)
+    for p, q in zip(params, theirs, strict=True):
+        np.testing.assert_allclose(p.numpy(), q.detach().numpy(), rtol=1e-5, atol=1e-6)
+
+
 def theirs_named(name, *args, **numbers):
     return lambda o: getattr(torch.optim.lr_scheduler, name)(o, *args, **numbers)
 
@@ -110,6 +148,14 @@ def in_turn(module):
     return make
 
 
+def at_once(module):
+    def make(o):
+        parts = [module.ConstantLR(o, 0.1, 4), module.ExponentialLR(o, 0.9), module.MultiStepLR(o, [2, 5], 0.5)]
+        return module.ChainedScheduler(parts)
+
+    return make
+
+
 RATES |= {
     "MultiStepLR": same("MultiStepLR", [2, 5], 0.3),
     "ExponentialLR": same("ExponentialLR", gamma=0.8),
@@ -120,6 +166,11 @@ RATES |= {
     "CosineAnnealingLR": same("CosineAnnealingLR", T_max=4, eta_min=0.01),
     "CosineAnnealingWarmRestarts": same("CosineAnnealingWarmRestarts", 2, 2, 0.01),
     "OneCycleLR": same("OneCycleLR", 0.5, epochs=3, steps_per_epoch=4, pct_start=0.4, div_factor=10.0),
+    "OneCycleLR of lines": same("OneCycleLR", 0.5, 12, anneal_strategy="linear"),
+    "ChainedScheduler": (
+        lambda o: at_once(optim.lr_scheduler)(o),
+        lambda o: at_once(torch.optim.lr_scheduler)(o),
+    ),
     "SequentialLR": (
         lambda o: in_turn(optim.lr_scheduler)(o),
         lambda o: in_turn(torch.optim.lr_scheduler)(o),
@@ -134,7 +185,7 @@ def test_schedules(name):
     schedule, other = RATES[name][0](optimizer), RATES[name][1](twin)
     for t in range(12):
         assert optimizer.lr == pytest.approx(twin.param_groups[0]["lr"], abs=1e-12)
-        if name == "OneCycleLR":
+        if name.startswith("OneCycleLR"):
             assert optimizer.momentum == pytest.approx(twin.param_groups[0]["momentum"], abs=1e-12)
         if t < 11:
             same_gradients(params, theirs, t)
@@ -151,6 +202,20 @@ def test_plateau(numbers):
     schedule = optim.ReduceOnPlateau(optimizer, 0.5, **numbers)
     other = theirs_named("ReduceLROnPlateau", factor=0.5, **numbers)(twin)
     for metric in np.random.default_rng(0).random(30):
+        schedule.step(metric), other.step(metric)
+        assert optimizer.lr == twin.param_groups[0]["lr"]
+
+
+@pytest.mark.parametrize(
+    "numbers", [{"threshold_mode": "abs", "threshold": 0.1}, {"threshold_mode": "rel", "mode": "max"}]
+)
+def test_plateau_with_pytorch_s_arguments(numbers):
+    params, theirs = pair()
+    optimizer, twin = optim.SGD(params, lr=1.0), torch.optim.SGD(theirs, lr=1.0)
+    schedule, other = [
+        make(o) for make, o in zip(same("ReduceLROnPlateau", patience=1, **numbers), (optimizer, twin), strict=True)
+    ]
+    for metric in np.random.default_rng(1).random(30):
         schedule.step(metric), other.step(metric)
         assert optimizer.lr == twin.param_groups[0]["lr"]
 

@@ -88,7 +88,7 @@ def _is_mask(item: Any) -> bool:
 class _Mask0d:
     """A 0-d bool index: a new axis of size 1 or 0."""
 
-    def __init__(self, positions: NDArray):
+    def __init__(self, positions: NDArray) -> None:
         self.positions = positions
 
 
@@ -119,6 +119,10 @@ def _plan(x: NDArray, key: Any) -> tuple[NDArray, NDArray, tuple[int, ...], int]
     NumPy's rule: index arrays broadcast together; their axes replace the indexed ones where these stand side by side, else
     go first.
     """
+    if x.size and not isinstance(key, tuple):
+        key = _index_array(x, key)
+        if key.size and not _is_mask(key):  # entries of the first axis: rows of x itself
+            return x, _checked(key, x.shape[0], 0).reshape(-1).compact(), key.shape, 0
     entries, together = _expand(x, key)
     is_array = [isinstance(e, (NDArray, _Mask0d)) for e in entries]
     arrays_at = [i for i, yes in enumerate(is_array) if yes]
@@ -180,7 +184,12 @@ def _aligned(what: str, x: NDArray, key: Any, values: Any) -> tuple[NDArray, NDA
     source = source.astype(x.dtype, copy=False).broadcast_to(target)
     order = [*range(position, position + n), *range(position), *range(position + n, source.ndim)]
     source = source.permute(tuple(order)).reshape((offsets.size, *rest))
-    return rows, offsets, source.copy() if source._handle is x._handle else source
+    return rows, _apart(offsets, x), _apart(source, x)
+
+
+def _apart(a: NDArray, target: NDArray) -> NDArray:
+    """The array, or a copy of one that lies in the memory that is written to"""
+    return a.copy() if a._handle is target._handle else a
 
 
 def put(x: NDArray, key: Any, values: Any) -> None:
@@ -293,11 +302,9 @@ def scatter_add(x: NDArray, indices: Any, values: Any, /, *, axis: int = 0) -> N
         n = index.ndim
         source = source.permute((*range(at, at + n), *range(at), *range(at + n, source.ndim)))
         target = x.permute((at, *(i for i in range(x.ndim) if i != at)))
-    source = source.reshape((index.size, *target.shape[1:]))
-    if source._handle is x._handle:
-        source = source.copy()
+    source = _apart(source.reshape((index.size, *target.shape[1:])), x)
     if index.size and source.size:
-        _add_rows(source, index.reshape(-1).compact(), target)
+        _add_rows(source, _apart(index.reshape(-1).compact(), x), target)
     x._handle.mark_written()
     return x
 
@@ -305,7 +312,7 @@ def scatter_add(x: NDArray, indices: Any, values: Any, /, *, axis: int = 0) -> N
 class Flat:
     """The elements of a strided array in row-major order, where no 1-d view exists: reads and writes go through."""
 
-    def __init__(self, array: NDArray):
+    def __init__(self, array: NDArray) -> None:
         self._array = array
 
     @property

@@ -26,7 +26,7 @@ import numpy as np
 from needle import Tensor
 from needle_ndarray import NDArray, empty, from_words
 from needle_ndarray.halves import bfloat16_words, shared_words, widened
-from needle_nn.files import open_regular, size_of
+from needle_nn.files import open_regular, read_at, size_of
 
 #: safetensors' dtypes: NumPy's, and the one a Needle tensor gets.
 DTYPES = {
@@ -150,7 +150,7 @@ def _entries(path: Path, header: dict[str, Any], base: int, data: int) -> dict[s
 class _File:
     """An open safetensors file and its entries."""
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path) -> None:
         self.path = path
         with refusing(path):
             self.file = open_regular(path)
@@ -166,7 +166,7 @@ class _File:
         done = 0
         while done < len(buffer):
             try:
-                count = os.preadv(self.file.fileno(), [buffer[done:]], start + done)
+                count = read_at(self.file, buffer[done:], start + done)
             except OSError as error:
                 raise CheckpointError(f"{self.path}: {name}: {error.strerror or error}") from None
             if not count:
@@ -185,7 +185,7 @@ class Weights(Mapping[str, Tensor]):
     float16 and bfloat16 stay what they are, small integers become int32.
     """
 
-    def __init__(self, path: str | os.PathLike, device: Any = None):
+    def __init__(self, path: str | os.PathLike, device: Any = None) -> None:
         self.path, self.device = Path(path), device
         self._held: dict[str, tuple[_File, Entry]] = {}
         self._files: list[_File] = []

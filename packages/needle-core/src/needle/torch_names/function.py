@@ -51,7 +51,7 @@ class Context:
 class _Methods:
     """What the two kinds of op share: one output, or several."""
 
-    def __init__(self, function: Any, args: tuple[Any, ...], ctx: Context, places: list[int]):
+    def __init__(self, function: Any, args: tuple[Any, ...], ctx: Context, places: list[int]) -> None:
         self.function, self.args, self.ctx, self.places = function, args, ctx, places
         self.known: Any = None  # the arrays of the call that found out how many there are
 
@@ -64,7 +64,7 @@ class _Methods:
         for place, x in zip(self.places, self.seen, strict=True):
             given[place] = x
         with no_grad():
-            self.made = self.function.forward(self.ctx, *given)
+            self.made = self.function._forward(self.ctx, given)
         several = isinstance(self.made, (tuple, list))
         outputs = [x.realize_cached_data() for x in (self.made if several else [self.made])]
         return tuple(outputs) if several else outputs[0]
@@ -105,6 +105,18 @@ class Function:
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         raise NotImplementedError("Function: backward is not defined")
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        """What backward will need; where a subclass has it, `forward` is called without ctx."""
+
+    @classmethod
+    def _forward(cls, ctx: Context, given: list[Any]) -> Any:
+        if cls.setup_context is Function.setup_context:
+            return cls.forward(ctx, *given)
+        made = cls.forward(*given)
+        cls.setup_context(ctx, tuple(given), made)
+        return made
 
     @classmethod
     def apply(cls, *args: Any) -> Any:

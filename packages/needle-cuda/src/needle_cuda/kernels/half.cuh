@@ -42,7 +42,9 @@ DEVICE float odd_float(double value) {
     return __int_as_float((int)(bits | 1));
 }
 
-DEVICE float odd_float(float value) { return value; }
+DEVICE float odd_float(float value) {
+    return value;
+}
 
 // Of an integer, whose lower bits count as one where it has more than a double holds.
 DEVICE float odd_float(i64 value) {
@@ -50,4 +52,6 @@ DEVICE float odd_float(i64 value) {
     return odd_float((double)value);
 }
 
-DEVICE float odd_float(int value) { return odd_float((double)value); }
+DEVICE float odd_float(int value) {
+    return odd_float((double)value);
+}

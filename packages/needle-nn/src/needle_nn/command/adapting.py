@@ -14,6 +14,7 @@ from needle_nn.data import CharCorpus
 from needle_nn.generation import BPETokenizer, ByteTokenizer
 from needle_nn.lora import add_lora, load_lora_state, lora_state
 from needle_nn.models.pretrained import load_pretrained, read_config
+from needle_nn.nn.module import IncompatibleKeys
 
 #: The linear maps beside which matrices are put where nobody says which, by model_type of config.json.
 MAPS = {"gpt2": ["c_attn"], "llama": ["q_proj", "v_proj"], "mistral": ["q_proj", "v_proj"]}
@@ -22,24 +23,25 @@ MAPS = {"gpt2": ["c_attn"], "llama": ["q_proj", "v_proj"], "mistral": ["q_proj",
 class Adapted(nn.Module):
     """A language model whose state is what it learnt: the matrices of LoRA, without the weights beside them."""
 
-    def __init__(self, model: Any):
+    def __init__(self, model: Any) -> None:
         super().__init__()
         self.model = model
 
-    def forward(self, ids):
+    def forward(self, ids: Any) -> Tensor:
         return self.model(ids)
 
     def state_dict(self) -> dict[str, Tensor]:
         return lora_state(self.model)
 
-    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
+    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> IncompatibleKeys:
         load_lora_state(self.model, state)
+        return IncompatibleKeys([], [])
 
 
 class TokenCorpus(CharCorpus):
     """A text as ids of a tokenizer, the last tenth of it kept for validation."""
 
-    def __init__(self, ids: Any):
+    def __init__(self, ids: Any) -> None:
         ids = np.asarray(ids, np.int32)
         cut = len(ids) - len(ids) // 10
         self.train, self.validation = ids[:cut], ids[cut:]

@@ -45,11 +45,11 @@ class Product(TensorOp):
 
     needs = "inputs"
 
-    def compute(self, x, q, scale):
+    def compute(self, x: Any, q: Any, scale: Any) -> Any:
         made = nd.matmul_weight(x.astype("float32", copy=False), q, scale.astype("float32", copy=False))
         return made if x.dtype == "float32" else made.astype(x.dtype)
 
-    def gradient(self, out_grad, node):
+    def gradient(self, out_grad: Any, node: Any) -> Any:
         _, q, scale = node.inputs
         return (out_grad * scale) @ (ops.astype(q, "float32") - ZERO).transpose(), None, None
 
@@ -67,13 +67,13 @@ class QuantizedLinear(Module):
     QuantizedLinear(in_features=3, out_features=2)
     """
 
-    def __init__(self, linear: Linear):
+    def __init__(self, linear: Linear) -> None:
         super().__init__()
         self.in_features, self.out_features = linear.in_features, linear.out_features
         self.bytes, self.scale = quantized(linear.matrix().realize_cached_data(), 0)
         self.bias = linear.bias
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         expect(self, x, ..., self.in_features)
         y = Product()(x, self.bytes, self.scale)
         return y if self.bias is None else y + self.bias.reshape((self.out_features,))
@@ -91,12 +91,12 @@ class QuantizedEmbedding(Module):
     (1, 3, 4)
     """
 
-    def __init__(self, embedding: Embedding):
+    def __init__(self, embedding: Embedding) -> None:
         super().__init__()
         self.num_embeddings, self.embedding_dim = embedding.num_embeddings, embedding.embedding_dim
         self.bytes, self.scale = quantized(embedding.weight.realize_cached_data(), 1)
 
-    def forward(self, ids):
+    def forward(self, ids: Any) -> Tensor:
         scale = ops.embedding(ids, self.scale.reshape((self.num_embeddings, 1)))
         return (ops.astype(ops.embedding(ids, self.bytes), "float32") - ZERO) * scale
 

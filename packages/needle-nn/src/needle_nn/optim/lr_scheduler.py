@@ -22,6 +22,7 @@ from needle_nn.optim.options import count, number
 from needle_nn.optim.schedules import ReduceOnPlateau, Schedule, StepLR
 
 __all__ = [
+    "ChainedScheduler",
     "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "CyclicLR", "ExponentialLR", "LRScheduler", "LambdaLR",
     "LinearLR",
     "MultiStepLR", "MultiplicativeLR", "OneCycleLR", "PolynomialLR", "ReduceLROnPlateau", "SequentialLR", "StepLR",
@@ -33,7 +34,7 @@ LRScheduler = Schedule
 class MultiStepLR(Schedule):
     """lr = base gamma^n, n the number of milestones that t has reached"""
 
-    def __init__(self, optimizer: Optimizer, milestones: Sequence[int], gamma: float = 0.1):
+    def __init__(self, optimizer: Optimizer, milestones: Sequence[int], gamma: float = 0.1) -> None:
         self.milestones = [count("MultiStepLR", f"milestone {i}", m, 0) for i, m in enumerate(milestones)]
         self.gamma = number("MultiStepLR", "gamma", gamma)
         super().__init__(optimizer)
@@ -45,7 +46,7 @@ class MultiStepLR(Schedule):
 class ExponentialLR(Schedule):
     """lr = base gamma^t"""
 
-    def __init__(self, optimizer: Optimizer, gamma: float):
+    def __init__(self, optimizer: Optimizer, gamma: float) -> None:
         self.gamma = number("ExponentialLR", "gamma", gamma)
         super().__init__(optimizer)
 
@@ -56,7 +57,9 @@ class ExponentialLR(Schedule):
 class LambdaLR(Schedule):
     """lr = base lr_lambda(t); a list has a function for each group"""
 
-    def __init__(self, optimizer: Optimizer, lr_lambda: Callable[[int], float] | Sequence[Callable[[int], float]]):
+    def __init__(
+        self, optimizer: Optimizer, lr_lambda: Callable[[int], float] | Sequence[Callable[[int], float]]
+    ) -> None:
         given: Any = lr_lambda
         self.functions = list(given) if isinstance(given, (list, tuple)) else [given] * len(optimizer.param_groups)
         for function in self.functions:
@@ -110,7 +113,7 @@ class CyclicLR(Schedule):
         gamma: float = 1.0,
         *,
         cycle_momentum: bool = False,
-    ):
+    ) -> None:
         if mode not in ("triangular", "triangular2", "exp_range"):
             raise ValueError(f"CyclicLR: mode {mode!r}: expected 'triangular', 'triangular2' or 'exp_range'")
         if cycle_momentum:
@@ -133,7 +136,7 @@ class LinearLR(Schedule):
 
     def __init__(
         self, optimizer: Optimizer, start_factor: float = 1 / 3, end_factor: float = 1.0, total_iters: int = 5
-    ):
+    ) -> None:
         self.start = number("LinearLR", "start_factor", start_factor)
         self.end = number("LinearLR", "end_factor", end_factor)
         self.total = count("LinearLR", "total_iters", total_iters, 0)
@@ -147,7 +150,7 @@ class LinearLR(Schedule):
 class ConstantLR(Schedule):
     """lr = base factor for total_iters steps, then base"""
 
-    def __init__(self, optimizer: Optimizer, factor: float = 1 / 3, total_iters: int = 5):
+    def __init__(self, optimizer: Optimizer, factor: float = 1 / 3, total_iters: int = 5) -> None:
         self.factor = number("ConstantLR", "factor", factor)
         self.total = count("ConstantLR", "total_iters", total_iters, 0)
         super().__init__(optimizer)
@@ -159,7 +162,7 @@ class ConstantLR(Schedule):
 class PolynomialLR(Schedule):
     """lr = base (1 - min(t / total_iters, 1))^power"""
 
-    def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0):
+    def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0) -> None:
         self.total, self.power = (
             count("PolynomialLR", "total_iters", total_iters),
             number("PolynomialLR", "power", power),
@@ -173,7 +176,7 @@ class PolynomialLR(Schedule):
 class CosineAnnealingLR(Schedule):
     """lr = eta_min + (base - eta_min) (1 + cos(pi t / T_max)) / 2: up again after T_max; `CosineLR` stays down"""
 
-    def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0):
+    def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0) -> None:
         self.half = count("CosineAnnealingLR", "T_max", T_max)
         self.low = number("CosineAnnealingLR", "eta_min", eta_min)
         super().__init__(optimizer)
@@ -185,7 +188,7 @@ class CosineAnnealingLR(Schedule):
 class CosineAnnealingWarmRestarts(Schedule):
     """lr from base down to eta_min along half a cosine, again and again: in T_0 steps, then in T_0 T_mult, and so on"""
 
-    def __init__(self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0):
+    def __init__(self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0) -> None:
         what = "CosineAnnealingWarmRestarts"
         self.first, self.times = count(what, "T_0", T_0), count(what, "T_mult", T_mult)
         self.low = number(what, "eta_min", eta_min)
@@ -203,7 +206,7 @@ class CosineAnnealingWarmRestarts(Schedule):
 class SequentialLR(Schedule):
     """One schedule after the other, each from its beginning: the next one at every milestone"""
 
-    def __init__(self, optimizer: Optimizer, schedulers: Sequence[Schedule], milestones: Sequence[int]):
+    def __init__(self, optimizer: Optimizer, schedulers: Sequence[Schedule], milestones: Sequence[int]) -> None:
         self.milestones = [count("SequentialLR", f"milestone {i}", m) for i, m in enumerate(milestones)]
         self.schedules = list(schedulers)
         if len(self.schedules) != len(self.milestones) + 1:
@@ -227,6 +230,30 @@ class SequentialLR(Schedule):
         return self.schedules[at].rate(base, t - (self.milestones[at - 1] if at else 0))
 
 
+class ChainedScheduler(Schedule):
+    """Several schedules at once: lr = base times the factor of each; of those that are factors of the rate before"""
+
+    def __init__(self, schedulers: Sequence[Schedule], optimizer: Optimizer | None = None) -> None:
+        self.schedules = list(schedulers)
+        if not self.schedules:
+            raise ValueError("ChainedScheduler: no schedules")
+        optimizer = self.schedules[0].optimizer if optimizer is None else optimizer
+        for schedule in self.schedules:
+            if not isinstance(schedule, _FACTORS) or schedule.optimizer is not optimizer:
+                names = ", ".join(kind.__name__ for kind in _FACTORS)
+                raise TypeError(f"ChainedScheduler: {type(schedule).__name__}: expected {names} of one optimizer")
+        self._start = self.schedules[0].bases
+        super().__init__(optimizer)
+        self.bases = list(self._start)  # they have set rates of their own
+        self._apply()
+
+    def rate(self, base: float, t: int) -> float:
+        return math.prod([schedule.rate(1.0, t) for schedule in self.schedules], start=base)
+
+
+_FACTORS = (ConstantLR, LinearLR, ExponentialLR, StepLR, MultiStepLR, MultiplicativeLR, PolynomialLR)
+
+
 class OneCycleLR(schedules.OneCycleLR):
     """`needle.optim.OneCycleLR`, with the momentum along a cosine from max_momentum down to base_momentum, and up again
 
@@ -235,7 +262,7 @@ class OneCycleLR(schedules.OneCycleLR):
     max_lr : the highest rate
     total_steps, epochs, steps_per_epoch : length of the cycle, or the two factors of it
     pct_start : share of the cycle in which the rate rises
-    anneal_strategy : "cos"
+    anneal_strategy : "cos", or "linear": straight lines instead of the cosine
     cycle_momentum : whether `momentum`, or beta1, is changed
     base_momentum, max_momentum : its bounds
     div_factor, final_div_factor : the rate starts at max_lr / div_factor and ends at that / final_div_factor
@@ -255,9 +282,10 @@ class OneCycleLR(schedules.OneCycleLR):
         max_momentum: float = 0.95,
         div_factor: float = 25.0,
         final_div_factor: float = 1e4,
-    ):
-        if anneal_strategy != "cos":
-            raise ValueError(f"OneCycleLR: anneal_strategy {anneal_strategy!r}: expected 'cos'")
+    ) -> None:
+        if anneal_strategy not in ("cos", "linear"):
+            raise ValueError(f"OneCycleLR: anneal_strategy {anneal_strategy!r}: expected 'cos' or 'linear'")
+        self.linear = anneal_strategy == "linear"
         if total_steps is None:
             total_steps = count("OneCycleLR", "epochs", epochs) * count(
                 "OneCycleLR", "steps_per_epoch", steps_per_epoch
@@ -287,7 +315,10 @@ class OneCycleLR(schedules.OneCycleLR):
         """High at both ends of the cycle, low where the rate is highest."""
         t, top = min(self.t, self.total_steps - 1), max(self.up * self.total_steps - 1, 0)
         share = t / top if t <= top and top > 0 else 1 - (t - top) / max(self.total_steps - 1 - top, 1)
-        return high + (low - high) * (1 - math.cos(math.pi * share)) / 2
+        return self._between(high, low, share)
+
+    def _between(self, a: float, b: float, share: float) -> float:
+        return a + (b - a) * share if self.linear else super()._between(a, b, share)
 
 
 class ReduceLROnPlateau(ReduceOnPlateau):
@@ -296,7 +327,8 @@ class ReduceLROnPlateau(ReduceOnPlateau):
     Parameters
     ----------
     mode, factor, patience, threshold, cooldown, min_lr : as there
-    threshold_mode : "rel"
+    threshold_mode : "rel", or "abs": progress is to get below best - threshold, or above best + threshold
+    eps : a change of the rate that is no larger is not made
     """
 
     def __init__(
@@ -309,14 +341,24 @@ class ReduceLROnPlateau(ReduceOnPlateau):
         threshold_mode: str = "rel",
         cooldown: int = 0,
         min_lr: float = 0.0,
-    ):
-        if threshold_mode != "rel":
-            raise ValueError(f"ReduceLROnPlateau: threshold_mode {threshold_mode!r}: expected 'rel'")
+        eps: float = 1e-8,
+    ) -> None:
+        if threshold_mode not in ("rel", "abs"):
+            raise ValueError(f"ReduceLROnPlateau: threshold_mode {threshold_mode!r}: expected 'rel' or 'abs'")
+        self.eps = number("ReduceLROnPlateau", "eps", eps)
+        self.absolute = threshold_mode == "abs"
         super().__init__(optimizer, factor, patience, threshold, cooldown, min_lr, mode)
 
     def step(self, metrics: Any = None) -> None:
         """Look at one more value of the metric, and reduce the rates if it is time."""
         super().step(metrics)
+
+    def _reduced(self, rate: float) -> float:
+        reduced = super()._reduced(rate)
+        return reduced if rate - reduced > self.eps else rate
+
+    def _limit(self, threshold: float) -> float:
+        return self.best + threshold if self.absolute else super()._limit(threshold)
 
 
 __getattr__ = absent.says("needle.optim.lr_scheduler", absent.OPTIM)
