@@ -166,7 +166,7 @@ class CUDABackend(Reductions, Indexing, Products, Network, Convolution, Optimize
         self._launch("random.cu", f"random_{op.name}", out.dtype, blocks, *given)
 
 
-def word_of(dtype: str, value: Any) -> np.uint16:
+def word_of(dtype: str, value: Any) -> Any:
     """The bits of a number as float16 or bfloat16."""
     with np.errstate(over="ignore"):
         made = bfloat16_words(value) if dtype == "bfloat16" else np.asarray(value, np.float16).view(np.uint16)
