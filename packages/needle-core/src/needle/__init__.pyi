@@ -467,6 +467,7 @@ def concat(
 
 float: DType
 double: DType
+half: DType
 int: DType
 long: DType
 bool: DType

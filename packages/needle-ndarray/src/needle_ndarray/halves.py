@@ -3,7 +3,7 @@
 A bfloat16 is the upper half of a float32: 8 bits of precision, and the range of a float32.
 """
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -53,7 +53,7 @@ def widened(words: np.ndarray) -> np.ndarray:
 def shared_words(a: NDArray) -> np.ndarray:
     """The memory of an array on the host as a NumPy array of its dtype, of uint16 for bfloat16: nothing is copied."""
     if a.dtype != "bfloat16":
-        return np.asarray(memoryview(a)) if a.size else np.empty(a.shape, a.dtype.numpy)
+        return np.asarray(memoryview(cast(Any, a))) if a.size else np.empty(a.shape, a.dtype.numpy)
     return shared_words(NDArray.make(a.shape, a.strides, a.device, a._handle, a.offset, "float16")).view(np.uint16)
 
 
