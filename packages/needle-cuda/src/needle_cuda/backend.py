@@ -16,9 +16,8 @@ from needle_cuda.reductions import Reductions
 from needle_cuda.sharing import Sharing
 from needle_cuda.status import find_cupy, why_disabled
 from needle_cuda.views import compact, dense, joint, step, transposition
-from needle_ndarray import NDArray
+from needle_ndarray import NDArray, bfloat16_words
 from needle_ndarray.backend import INTERFACE_VERSION, Backend, Op
-from needle_ndarray.halves import bfloat16_words
 
 BOUNDED = 1 << 20  # integers from the host whose smallest and largest are looked for
 

@@ -60,7 +60,7 @@ from needle_ndarray.dtypes import (
 )  # fmt: skip
 from needle_ndarray.elementwise import *
 from needle_ndarray.fused import *
-from needle_ndarray.halves import from_words, words
+from needle_ndarray.halves import bfloat16_words, from_words, shared_words, words
 from needle_ndarray.indexing import add_at, gather, nonzero, scatter_add, take, take_along_axis
 from needle_ndarray.inspection import __array_namespace_info__, isdtype
 from needle_ndarray.interop import from_dlpack, from_numpy
@@ -121,7 +121,8 @@ __all__ = [
     "pow", "bitwise_invert", "absolute", "true_divide", "mod", "where", "clip", "square", "reciprocal", "positive",
     "layer_norm", "layer_norm_grad", "batch_norm", "batch_norm_grad", "cross_entropy", "cross_entropy_grad",
     "attention", "attention_grad", "add_at", "gather", "nonzero", "scatter_add", "take", "take_along_axis", "isdtype",
-    "from_words", "words", "from_dlpack", "from_numpy", "einsum", "matmul", "matmul_weight", "tensordot", "vecdot",
+    "bfloat16_words", "from_words", "shared_words", "words",
+    "from_dlpack", "from_numpy", "einsum", "matmul", "matmul_weight", "tensordot", "vecdot",
     "broadcast_arrays", "broadcast_to",
     "concat", "concatenate", "diff", "expand_dims", "flip", "matrix_transpose", "meshgrid", "moveaxis", "pad",
     "permute", "permute_dims", "repeat", "reshape", "roll", "split", "squeeze", "stack", "swapaxes", "tile",

@@ -24,8 +24,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from needle import Tensor
-from needle_ndarray import NDArray, empty, from_words
-from needle_ndarray.halves import bfloat16_words, shared_words, widened
+from needle_ndarray import NDArray, bfloat16_words, empty, from_words, shared_words
 from needle_nn.files import open_regular, read_at, size_of
 
 #: safetensors' dtypes: NumPy's, and the one a Needle tensor gets.
@@ -242,7 +241,7 @@ class Weights(Mapping[str, Tensor]):
     def array(self, name: str) -> np.ndarray:
         """A tensor as a NumPy array; bfloat16, which NumPy does not have, as float32."""
         array = self._words(name)
-        return widened(array) if self._held[name][1].stored == "BF16" else array
+        return from_words(array, "bfloat16", "cpu").numpy() if self._held[name][1].stored == "BF16" else array
 
     def _words(self, name: str) -> np.ndarray:
         """A tensor as a NumPy array; bfloat16 as words of uint16."""
@@ -300,7 +299,7 @@ class Weights(Mapping[str, Tensor]):
         for begin in range(0, entry.shape[0], count):
             raw = np.empty((min(count, entry.shape[0] - begin), *entry.shape[1:]), DTYPES[entry.stored][0])
             file.fill(name, _bytes(raw), entry.start + begin * row)
-            yield begin, widened(raw) if entry.stored == "BF16" else raw
+            yield begin, from_words(raw, "bfloat16", "cpu").numpy() if entry.stored == "BF16" else raw
 
 
 def _bytes(array: np.ndarray) -> memoryview:
