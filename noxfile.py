@@ -65,7 +65,8 @@ def sources(package: Package) -> list[Path]:
         for path in files
         if path.is_file()
         and path not in generated
-        and path.suffix not in (".c", ".so", ".pyd", ".pyc")
+        and path.suffix not in (".so", ".pyd", ".pyc")
+        and not (package.compiled and path.suffix == ".c")
         and not any(part.endswith(".egg-info") for part in path.parts)
     ]
 

@@ -2,7 +2,8 @@
 
 Every message says when a network of this latency and bandwidth would have brought it; the messages themselves are MPI's. Each rank
 has a clock that goes on by waiting for messages alone, so results do not depend on the machine. With `--wall` the clock is the
-wall's, and a message is kept back until its time: with latencies of many milliseconds, for computing to count for little beside.
+wall's, and a message is kept back until its time: with latencies of many milliseconds, for computing to count for little beside;
+then it also compares a training whose gradients travel during backward with one in which they travel after it.
 """
 
 import sys
@@ -19,9 +20,11 @@ from mpi4py import MPI as mpi  # noqa: E402
 
 import needle_ndarray as nd  # noqa: E402
 from benchmarks import scaling  # noqa: E402
+from needle import TensorOp  # noqa: E402
 from needle_nn import distributed as dist  # noqa: E402
 from needle_nn import nn, optim  # noqa: E402
 from needle_nn.data import DataLoader, NDArrayDataset  # noqa: E402
+from needle_nn.distributed import overlap  # noqa: E402
 from needle_nn.distributed.mpi import MPI  # noqa: E402
 from needle_nn.distributed.trees import tree_reduce  # noqa: E402
 from needle_nn.training import Callback, Trainer  # noqa: E402
@@ -29,6 +32,8 @@ from needle_nn.training import Callback, Trainer  # noqa: E402
 WALL = "--wall" in sys.argv
 SLOW = (scaling.Network("20 ms, 10 MB/s", 20e-3, 10e6),)
 NETWORKS = SLOW if WALL else scaling.NETWORKS
+#: Of the training whose backward takes a while: as many layers, each as long.
+NARROW, LAYERS, PAUSE = scaling.Network("1 ms, 5 MB/s", 1e-3, 5e6), 6, 0.05
 SIZES = (1_000, 400_000)  # elements of float32
 ROUNDS = 12 if WALL else 1
 
@@ -114,6 +119,29 @@ class Delayed(MPI):
             held = np.concatenate([got, held] if upper else [held, got])
         return nd.array(held.reshape(a.shape), a.dtype)
 
+    def twin(self):
+        twin = super().twin()
+        twin.network = self.network
+        return twin
+
+
+class Slow(TensorOp):
+    """y = x;  dx = dy, after a pause in which another thread may send: a layer that a GPU computes"""
+
+    needs = ""
+
+    def compute(self, x):
+        return x.copy()
+
+    def gradient(self, out_grad, node):
+        time.sleep(PAUSE)
+        return out_grad
+
+
+class SlowLinear(nn.Linear):
+    def forward(self, x):
+        return Slow()(super().forward(x))
+
 
 class Clock(Callback):
     """Seconds of each step, of the clock of rank 0."""
@@ -143,23 +171,49 @@ def best(call: Any) -> float:
     return min(found)
 
 
-def steps(network: scaling.Network | None) -> float:
-    """Seconds of the fastest step of a Trainer: a perceptron with batch norm, a part on each rank."""
-    np.random.seed(0)  # noqa: NPY002 - what layers draw from
-    model = nn.Sequential(nn.Linear(20, 300), nn.BatchNorm1d(300), nn.ReLU(), nn.Linear(300, 300), nn.Linear(300, 3))
+def steps(network: scaling.Network | None, model: Any, **options: Any) -> float:
+    """Seconds of the fastest step of a Trainer, a part on each rank."""
     rng = np.random.default_rng(0)
     count = 4 * world.size * max(ROUNDS, 6)
     x, y = rng.standard_normal((count, 20)).astype("float32"), np.arange(count) % 3
     clock = Clock()
-    trainer = Trainer(
-        model, optim.SGD(model.parameters()), nn.SoftmaxLoss(), callbacks=[clock], accumulate=world.size, world=world
-    )
+    trained = {"callbacks": [clock], "accumulate": world.size, "world": world, **options}
+    trainer = Trainer(model, optim.SGD(model.parameters()), nn.SoftmaxLoss(), **trained)
     world.network = network
     trainer.fit(DataLoader(NDArrayDataset(x, y), 4), 1)
     world.network = None
     world.step = None
     told = world.broadcast_object(min(clock.steps) if world.rank == 0 else None)
     return float(told)
+
+
+def perceptron() -> nn.Module:
+    """One with batch norm."""
+    return nn.Sequential(nn.Linear(20, 300), nn.BatchNorm1d(300), nn.ReLU(), nn.Linear(300, 300), nn.Linear(300, 3))
+
+
+def slow_layers() -> nn.Module:
+    layers = [SlowLinear(200, 200, bias=False) for _ in range(LAYERS)]
+    return nn.Sequential(nn.Linear(20, 200, bias=False), *layers, nn.Linear(200, 3, bias=False))
+
+
+def overlapped() -> list[tuple[str, float, float]]:
+    """Steps whose gradients travel after backward, and during it, a layer's in each bucket: (name, formula, measured)."""
+    overlap.BUCKET = 4 * 200 * 200
+    small = 2 * scaling.all_gather(8, world.size, NARROW)
+    whole = 4 * (LAYERS * 200 * 200 + 20 * 200 + 200 * 3)
+    after = LAYERS * PAUSE + scaling.gradients(whole, world.size, NARROW) + small
+    head, layer, last = (scaling.gradients(n, world.size, NARROW) for n in (4 * 600, 4 * 200 * 200, 4 * 20 * 200))
+    end = head
+    for i in range(
+        LAYERS
+    ):  # a layer's bucket leaves when the one before has arrived, and when backward has gone through it
+        end = max(end, (i + 1) * PAUSE) + layer
+    during = max(end, LAYERS * PAUSE) + last + small
+    return [
+        (f"{NARROW.name}: a step, gradients {when} backward", wanted, steps(NARROW, slow_layers(), overlap=how))
+        for when, wanted, how in (("after", after, False), ("during", during, True))
+    ]
 
 
 #: The model of `steps`.
@@ -181,8 +235,10 @@ def main() -> None:
                 wanted = formula(a.nbytes, world.size, network)
                 rows.append((f"{network.name}: {a.nbytes:,} bytes by {name}", wanted, best(lambda: call(a))))  # noqa: B023
             world.network = None
-        wanted = scaling.exchange(PERCEPTRON, world.size, network) + steps(None)
-        rows.append((f"{network.name}: a step of training", wanted, steps(network)))
+        wanted = scaling.exchange(PERCEPTRON, world.size, network) + steps(None, perceptron())
+        rows.append((f"{network.name}: a step of training", wanted, steps(network, perceptron())))
+    if WALL:
+        rows += overlapped()
     if world.rank == 0:
         print(f"| {world.size} ranks, µs | formula | measured | ratio |\n|---|--:|--:|--:|")
         for name, wanted, found in rows:

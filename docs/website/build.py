@@ -44,7 +44,8 @@ NAVIGATION: dict[str, list[tuple[str, str]]] = {
         ("NDArray", "docs/ndarray.md"), ("Autograd", "docs/autograd.md"), ("Layers, data, training", "docs/nn.md"),
         ("Optimizers", "docs/optim.md"), ("Models you know", "docs/models.md"), ("From PyTorch", "docs/from_pytorch.md"),
         ("Capture", "docs/capture.md"), ("Profiler", "docs/profiler.md"), ("ONNX", "docs/onnx.md"),
-        ("Several processes", "docs/distributed.md"), ("CUDA", "docs/cuda.md"), ("Benchmarks", "docs/benchmarks.md"),
+        ("Several processes", "docs/distributed.md"), ("Many ranks", "docs/scaling.md"), ("CUDA", "docs/cuda.md"),
+        ("Benchmarks", "docs/benchmarks.md"),
     ],
     "Extend": [
         ("Add an operator", "docs/extend/operator.md"), ("Write a backend", "docs/extend/backend.md"),

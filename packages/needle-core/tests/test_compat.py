@@ -67,6 +67,27 @@ def test_the_table_says_what_pytorch_does(row):
     assert shown == row[1]
 
 
+IMAGE, KERNEL = np.arange(32.0).reshape(1, 2, 4, 4), np.ones((3, 2, 2, 2))
+IMAGES = {
+    "conv2d": lambda t, x, w: t.conv2d(x, w, stride=2),
+    "conv1d": lambda t, x, w: t.conv1d(x[:, :, 0], w[:, :, 0]),
+    "conv_transpose2d": lambda t, x, w: t.conv_transpose2d(x, w.transpose(0, 1)),
+    "max_pool2d": lambda t, x, w: t.max_pool2d(x, 2, stride=1),
+    "layer_norm": lambda t, x, w: t.layer_norm(x, (4, 4)),
+}
+
+
+@pytest.mark.parity
+@each("name", list(IMAGES))
+def test_functions_of_images_take_pytorch_s_layout(name):
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("needle_nn")
+    with ndl.compat("torch"):
+        ours = IMAGES[name](ndl, ndl.tensor(IMAGE), ndl.tensor(KERNEL))
+    theirs = IMAGES[name](torch, torch.tensor(IMAGE), torch.tensor(KERNEL))
+    np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-6, atol=1e-6)
+
+
 # ---- The switch -------------------------------------------------------------------------------------------
 
 

@@ -62,7 +62,9 @@ x.view_as(t.zeros(3, 2)) | x.reshape_as(t.zeros(6)) | v.expand(2, 3) | x[:, :1].
 v.expand_as(x) | v.repeat(2, 2) | x.repeat(1, 2) | x.repeat((2, 1, 1)) | x.split(1) | x.split(2, dim=1) | d.split([1, 2], 1)
 d.dim() | x.nelement() | x.contiguous() | x.is_contiguous() | x.t().is_contiguous() | x.float() | x.double() | k.int()
 x.long() | k.bool() | k.byte() | k.type_as(x) | x.is_floating_point() | k.is_floating_point() | x.cpu() | x.get_device()
-x.is_cuda | x.new_zeros(2, 2) | x.new_zeros((3,)) | x.new_ones(2) | x.new_full((2,), 7.0) | k.new_tensor([1.5, 2.0])
+x.is_cuda | x.is_cpu | x.is_mps | x.is_meta | x.is_sparse | x.is_quantized | x.is_nested | x.itemsize | x.ndimension()
+x.new(2, 3).shape == (2, 3) | x.new_empty(2, 3).shape == (2, 3)
+x.new_zeros(2, 2) | x.new_zeros((3,)) | x.new_ones(2) | x.new_full((2,), 7.0) | k.new_tensor([1.5, 2.0])
 x.new_tensor([1, 2]) | x.where(b, y) | x.to(t.float64) | x.to(k) | k.to(dtype=t.float32) | x.to("cpu") | x.type(t.float64)
 x.max(dim=1).values | x.max(dim=1, keepdim=True).indices | x.min(dim=0)[0] | x.sum(dim=1, keepdim=True) | x.mean(dim=(0, 1))
 x.var(dim=1, unbiased=True) | x.std(dim=0, correction=1) | x.var(unbiased=False) | x.argmax(dim=1)
@@ -79,7 +81,13 @@ z.scatter_add_(1, k, y) | z.index_add_(0, t.tensor([0, 0]), y) | z.abs_() | z.ex
 z.sin_() | z.cos_() | z.tanh_() | z.sigmoid_() | z.relu_() | z.floor_() | z.ceil_() | z.round_() | z.tril_() | z.triu_(1)
 c.floor_divide_(2) | z.remainder_(0.7) | z.abs_().reciprocal_() | z.abs_().rsqrt_() | z.fill_(3) | z.zero_() | z.copy_(y)
 z.copy_(v) | c.add_(1).mul_(2) | c.copy_(t.tensor([1, 2, 3])) | c.normal_().shape == (2, 3) | c.uniform_(2, 3) > 1.5
-c.bernoulli_(0.0) | c.fill_(2.5)
+c.bernoulli_(0.0) | c.fill_(2.5) | c.exponential_() > 0 | c.random_(5) < 5 | c.fill_diagonal_(7)
+y.clone().acos_() | y.clone().asin_() | z.atan_() | z.sinh_() | z.cosh_() | z.tan_() | z.erf_() | z.expm1_() | y.clone().log1p_()
+y.clone().log2_() | y.clone().log10_() | z.sign_() | z.trunc_() | z.negative_() | z.nan_to_num_() | z.cumsum_(1) | z.cumprod_(0)
+z.subtract_(y) | z.multiply_(y) | z.divide_(y) | z.true_divide_(y) | z.fmod_(0.7) | z.clamp_min_(0.1) | z.clamp_max_(0.1)
+c.eq_(c) | c.ne_(y) | c.lt_(y) | c.le_(y) | c.gt_(y) | c.ge_(0) | s.clone().addmm_(s, s, beta=0.5, alpha=2)
+z.index_fill_(1, t.tensor([0, 2]), 0.5) | z.index_copy_(0, t.tensor([1, 0]), y) | z.masked_scatter_(b, y)
+c.scatter_reduce_(1, k, y.detach(), 'sum')
 """
 
 CREATION = """
@@ -106,8 +114,37 @@ t.iinfo(t.int32).max | t.can_cast(t.int32, t.int64) | t.pi | t.e | t.inf | t.nan
 t.promote_types(t.float32, t.float64) == t.float64 | t.result_type(x, k) == t.float32 | t.result_type(k, 1.5) == t.float32
 t.promote_types(t.int64, t.float32) == t.float32 | t.uint8 == k.byte().dtype | t.get_num_threads() > 0
 t.broadcast_shapes((2, 1), (3,)) == (2, 3) | t.from_dlpack(c) | x[:, t.newaxis].shape == (2, 1, 3)
-t.set_num_threads(t.get_num_threads()) | t.float == t.float32 | t.double == t.float64 | t.int == t.int32 | t.long == t.int64
+t.set_num_threads(t.get_num_threads()) | t.set_float32_matmul_precision('high')
+t.float == t.float32 | t.double == t.float64 | t.int == t.int32 | t.long == t.int64
 t.zeros(1, dtype=t.bool).dtype == t.bool | t.dtype is not None
+"""
+
+PRODUCTS = """
+t.cdist(x, y) | t.cdist(d, d + 1) | t.cdist(x, y, p=1.0) | t.kron(s, x) | v.kron(w) | t.kron(v, x) | t.cross(s, s.t(), dim=1)
+t.linalg.cross(x, y) | s.cross(s + 1, dim=0) | t.tensordot(d, d, dims=([0, 2], [0, 2])) | t.tensordot(x, d, dims=([1], [1]))
+t.tensordot(v, s, 1) | t.linalg.norm(x) | t.linalg.norm(v, 1) | t.linalg.norm(x, dim=1, keepdim=True) | t.linalg.vector_norm(x, 3)
+t.linalg.vector_norm(x, dim=0) | t.linalg.vecdot(x, y, dim=0) | t.linalg.multi_dot([x, s, v]) | t.linalg.matmul(s, v)
+t.linalg.matrix_power(s, 3) | t.linalg.diagonal(s)
+"""
+
+ORDERING = """
+t.quantile(x, 0.4) | x.quantile(0.25, dim=1) | t.quantile(x, t.tensor([0.1, 0.5, 1.0]), dim=1, keepdim=True)
+t.quantile(x, t.tensor([0.0, 0.7])) | x.quantile(0.5, keepdim=True) | x.quantile(0.3, dim=0, keepdim=True)
+x.kthvalue(2, dim=1).values | t.kthvalue(x, 1, dim=0, keepdim=True)[0] | v.kthvalue(3).indices
+t.bucketize(x, t.tensor([-1.0, 0.0, 1.0])) | t.bucketize(t.tensor([1, 3]), t.tensor([1, 3]), right=True, out_int32=True)
+d.unfold(1, 2, 1) | d.unfold(-1, 3, 1) | w.unfold(0, 2, 2) | t.nansum(x / (x > 0)) | (c / (c > 0) * 0).nanmean(dim=1)
+t.nansum(x, dim=0, keepdim=True) | x.nanmean() | c.round(decimals=1) | t.round(c * 10, decimals=-1) | k.round()
+"""
+
+TYPES = """
+t.ByteTensor([1, 2]) | isinstance((2, 3), t.Size) or t.Size((2, 3)) == (2, 3) | x.contiguous(memory_format=t.contiguous_format)
+t.accelerator.is_available() | t.accelerator.device_count() | x.is_leaf == True | (x * 2).is_leaf == True | x.grad_fn is None
+(x * 2).grad_fn is None | t.autograd.functional.jacobian(lambda a: a * a, v)
+t.autograd.functional.hessian(lambda a: (a**3).sum(), v)
+t.autograd.functional.jacobian(lambda a, b: a @ b, (s, v)) | t.autograd.functional.hessian(lambda a, b: (a * b).sum(), (v, v))
+t.autograd.functional.jacobian(lambda a: a * a, (v,)) | t.autograd.backward([(x * 2).sum(), (x * y).sum()])
+t.autograd.backward(x * y, t.ones(2, 3)) | t.testing.assert_close(x, x + 1e-9)
+t.autograd.gradcheck(lambda a: a**3, (x.detach().double().requires_grad_(),))
 """
 
 MODES = """
@@ -130,4 +167,8 @@ def rows(text: str) -> list[str]:
     return found
 
 
-EXPRESSIONS = [row for text in (BOTH, SAME, METHODS, IN_PLACE, CREATION, FUNCTIONS) for row in rows(text)]
+EXPRESSIONS = [
+    row
+    for text in (BOTH, SAME, METHODS, IN_PLACE, CREATION, FUNCTIONS, PRODUCTS, ORDERING, TYPES)
+    for row in rows(text)
+]

@@ -16,6 +16,9 @@ class Threads(Communicator):
     def __init__(self, rank, size, board, barrier):
         self.rank, self.size, self.board, self.barrier_ = rank, size, board, barrier
 
+    def twin(self):
+        return self.other
+
     def _rows(self, a):
         self.board[self.rank] = a.numpy().copy()
         self.barrier_.wait(20)
@@ -56,17 +59,20 @@ class Threads(Communicator):
 
 def together(size, function):
     """[function(world of rank 0), ...], each in a thread; the first error of any of them is raised."""
-    barrier = threading.Barrier(size)
-    board = [None] * size + [{}, threading.Condition()]
+    barriers = [threading.Barrier(size) for _ in range(2)]
+    boards = [[None] * size + [{}, threading.Condition()] for _ in range(2)]
     results, errors = [None] * size, []
 
     def run(rank):
         try:
-            results[rank] = function(Threads(rank, size, board, barrier))
+            world, other = (Threads(rank, size, *each) for each in zip(boards, barriers, strict=True))
+            world.other = other
+            results[rank] = function(world)
         except BaseException as error:
             errors.append((rank, error))
             if not isinstance(error, threading.BrokenBarrierError):
-                barrier.abort()
+                for barrier in barriers:
+                    barrier.abort()
 
     threads = [threading.Thread(target=run, args=(rank,)) for rank in range(size)]
     for thread in threads:

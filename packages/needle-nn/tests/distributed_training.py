@@ -16,6 +16,7 @@ from needle_nn import nn, optim
 from needle_nn.checkpoint import Checkpoints
 from needle_nn.command.loaders import Chunks, Unrolled
 from needle_nn.data import DataLoader, NDArrayDataset, random_source
+from needle_nn.distributed import overlap as overlapping
 from needle_nn.distributed import parallel
 from needle_nn.models import GPT, LanguageModel
 from needle_nn.packing import pack
@@ -139,11 +140,13 @@ def main(
     every=5,
     slices=False,
     full=None,
+    overlap=False,
 ):
     world = dist.init()
     parallel.GATHERED_WHOLE = (
         0 if slices else parallel.GATHERED_WHOLE
     )  # gradients travel in slices, as those of large models
+    overlapping.BUCKET = 2000  # several buckets, of models as small as these
     np.random.seed(world.rank)  # noqa: NPY002  ranks may begin with different weights
     model, loader, valid, loss = KINDS[kind](parts)
     dist.replicate(model, world)
@@ -172,6 +175,7 @@ def main(
         keep={"carried": model.carried} if kind == "lstm" else {},
         capture=capture,
         world=world,
+        overlap=overlap,
     )
     if checkpoints.files():
         trainer.load_state_dict(checkpoints.load())

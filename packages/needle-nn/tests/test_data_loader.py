@@ -271,7 +271,6 @@ def test_random_sampler_with_and_without_seed():
 
 ERRORS = {
     "batch_size 0": (lambda: DataLoader(TEN, 0), "batch_size must be an int of at least 1, got 0"),
-    "batch_size None": (lambda: DataLoader(TEN, None), "batch_size must be an int of at least 1, got None"),
     "batch_size float": (lambda: DataLoader(TEN, 2.0), "batch_size must be an int of at least 1, got 2.0"),
     "workers": (lambda: DataLoader(TEN, num_workers=-1), "num_workers must be an int of at least 0, got -1"),
     "prefetch": (lambda: DataLoader(TEN, prefetch=0), "prefetch must be an int of at least 1, got 0"),

@@ -6,7 +6,7 @@ import importlib
 import pytest
 
 MODULES = """
-    agreement communicator cutting flat gathering launching ops parallel parts pipeline sharding starting
+    agreement communicator cutting flat gathering launching ops overlap parallel parts pipeline sharding starting
     tensors testing trees worker
 """.split()
 

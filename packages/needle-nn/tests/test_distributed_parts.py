@@ -1,5 +1,9 @@
 """Sums over the parts of a step: the same bits however the parts are shared out."""
 
+import gc
+import threading
+import time
+
 import numpy as np
 import pytest
 from distributed_threads import together
@@ -8,7 +12,7 @@ import needle as ndl
 import needle.distributed as dist
 from needle_nn import nn
 from needle_nn.data import DataLoader, NDArrayDataset, random_source
-from needle_nn.distributed import parallel
+from needle_nn.distributed import overlap, parallel
 from needle_nn.distributed.gathering import gather_states
 from needle_nn.distributed.parallel import GradientTree, agree
 from needle_nn.distributed.parts import Node, fold, nodes_of, push, run_of
@@ -30,14 +34,17 @@ def gradient(part, p, missing):
     return ndl.Tensor(np.where(values < -1, -0.0, values), dtype=dtype, requires_grad=False)
 
 
-def summed(world, count, parts, missing=()):
-    """Bits of all gradients of a step of `parts` parts, of `count` a full one has."""
+def summed(world, count, parts, missing=(), early=False):
+    """Bits of all gradients of a step of `parts` parts, of `count` a full one has; `early`: sent when backward has them."""
     held = params()
-    tree = GradientTree(held, count, world)
+    tree = GradientTree(held, count, world, world.twin() if early else None)
     for part in tree.mine:
         if part < parts:
-            for i, p in enumerate(held):
-                p.grad = gradient(part, i, missing)
+            with tree.computing(parts):
+                for i in np.random.default_rng([part, tree.mine.start]).permutation(len(held)):
+                    grad = gradient(part, i, missing)
+                    if grad is not None:  # of the sum it is what p is multiplied by
+                        (held[i] * grad).sum().backward()
             tree.add()
     tree.finish(parts)
     return [None if p.grad is None else p.grad.numpy().tobytes() for p in held]
@@ -67,11 +74,13 @@ def test_the_tree_over_parts_is_that_of_tree_reduce(count):
         assert fold(nodes, add) == reduced(names)
 
 
+@pytest.mark.parametrize("early", [False, True])
 @pytest.mark.parametrize("slices", [False, True])
 @pytest.mark.parametrize("parts", [1, 3, 4, 7, 8])
 @pytest.mark.parametrize("count", [4, 6, 8])
-def test_any_number_of_ranks_gives_the_same_bits(monkeypatch, count, parts, slices):
-    """Small gradients travel whole, large ones in slices."""
+def test_any_number_of_ranks_gives_the_same_bits(monkeypatch, count, parts, slices, early):
+    """Small gradients travel whole, large ones in slices, all of them after backward or in buckets during it."""
+    monkeypatch.setattr(overlap, "BUCKET", 60)  # the first parameter's bytes
     if slices:
         monkeypatch.setattr(parallel, "GATHERED_WHOLE", 0)
     parts = min(parts, count)
@@ -79,7 +88,47 @@ def test_any_number_of_ranks_gives_the_same_bits(monkeypatch, count, parts, slic
     alone = summed(None, count, parts, missing)
     assert alone[2] is None if count == 6 else alone[2] is not None
     for size in (2, 3, 4):
-        assert together(size, lambda world: summed(world, count, parts, missing)) == [alone] * size
+        assert together(size, lambda world: summed(world, count, parts, missing, early)) == [alone] * size
+
+
+def test_buckets_leave_during_backward():
+    """The last parameter's gradient has arrived everywhere before backward comes to the first one's; mistakes are told."""
+
+    def of(world):
+        first, last = ndl.Tensor(np.ones(30_000)), ndl.Tensor(np.ones(300_000), dtype="float32")
+        tree = GradientTree([first, last], world.size, world, world.twin())
+        with tree.computing(world.size):
+            (last * (world.rank + 1)).sum().backward()
+            there = tree._buckets.sums[0].result(20)[0].numpy()
+            assert len(tree._buckets.sums) == 1 and (there == 3).all()
+            with pytest.raises(RuntimeError, match="one part went backward twice"):
+                (last * 2).sum().backward()
+        tree.add()
+        with pytest.raises(RuntimeError, match="the step before was not finished"), tree.computing(world.size):
+            pass
+        tree.finish(world.size)
+        return first.grad, last.grad.numpy()[0]
+
+    assert together(2, of) == [(None, 3.0)] * 2
+
+
+def test_the_thread_that_sends_ends_with_the_training():
+    def of(world):
+        p = ndl.Tensor(np.ones(3))
+        tree = GradientTree([p], 2, world, world.twin())
+        with tree.computing(2):
+            p.sum().backward()
+        tree.add()
+        tree.finish(2)
+
+    together(2, of)
+    gc.collect()
+    deadline = time.monotonic() + 10
+    while (left := [t for t in threading.enumerate() if t.name == "needle.distributed gradients"]) and (
+        time.monotonic() < deadline
+    ):
+        time.sleep(0.01)
+    assert left == []
 
 
 def test_the_order_is_the_trees():

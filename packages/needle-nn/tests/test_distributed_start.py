@@ -154,6 +154,7 @@ WRONG = {
     "-n 2 --timeout 0 x.py": "--timeout must be above 0, got 0",
     "-n 2": "the following arguments are required: PROGRAM",
     "-n 2 --threads 0 x.py": "--threads must be at least 1, got 0",
+    "-n 2 no/x.py": "needle launch: no/x.py: there is no such program",
 }
 
 

@@ -51,9 +51,16 @@ QUICK = [
     ("cnn", 3, 1, {"parts": 5, "zero": True, "slices": True}),
     ("gpt", 4, 1, {"zero": True, "clip": None}),
     ("lstm", 2, 2, {}),
+    ("cnn", 3, 1, {"parts": 5, "overlap": True}),
+    ("gpt", 2, 1, {"zero": True, "clip": None, "overlap": True, "slices": True}),
 ]
 ALL = [
-    (kind, ranks, threads, {"zero": zero, "slices": zero, "steps": 50, "every": 20})
+    (
+        kind,
+        ranks,
+        threads,
+        {"zero": zero, "slices": zero, "overlap": ranks > 1 and threads == 2, "steps": 50, "every": 20},
+    )
     for kind in KINDS
     for ranks in (1, 2, 4)
     for threads in (1, 2)
@@ -65,7 +72,7 @@ ALL = [
 @needs_mpi
 @pytest.mark.parametrize(("kind", "ranks", "threads", "options"), QUICK)
 def test_same_bits(tmp_path, tmp_path_factory, kind, ranks, threads, options):
-    plain = {name: value for name, value in options.items() if name not in ("zero", "slices")}
+    plain = {name: value for name, value in options.items() if name not in ("zero", "slices", "overlap")}
     found = train(ranks, tmp_path, threads, kind=kind, **options)
     check(found, alone(tmp_path_factory, kind=kind, **plain))
     if options.get("zero"):  # of a share of the elements, which sizes that do not divide make a little larger

@@ -149,6 +149,15 @@ def test_loading_writes_into_the_arrays_that_are_there():
     assert layer.weight.realize_cached_data() is data and data.numpy().tolist() == [[3, 3], [3, 3]]
 
 
+def test_loading_returns_the_names_that_differ():
+    layer, extra = nn.Linear(2, 2), {"weight": np.ones((2, 2)), "other": np.ones(1)}
+    found = layer.load_state_dict(extra, strict=False)
+    assert found == (["bias"], ["other"]) and found.missing_keys == ["bias"] and found.unexpected_keys == ["other"]
+    for kind in (ValueError, RuntimeError):
+        with pytest.raises(kind, match="missing: bias; unexpected: other"):
+            layer.load_state_dict(extra)
+
+
 def test_a_state_is_a_copy():
     layer = nn.Linear(2, 2)
     state, before = layer.state_dict(), layer.weight.numpy()

@@ -110,6 +110,14 @@ def in_turn(module):
     return make
 
 
+def at_once(module):
+    def make(o):
+        parts = [module.ConstantLR(o, 0.1, 4), module.ExponentialLR(o, 0.9), module.MultiStepLR(o, [2, 5], 0.5)]
+        return module.ChainedScheduler(parts)
+
+    return make
+
+
 RATES |= {
     "MultiStepLR": same("MultiStepLR", [2, 5], 0.3),
     "ExponentialLR": same("ExponentialLR", gamma=0.8),
@@ -120,6 +128,11 @@ RATES |= {
     "CosineAnnealingLR": same("CosineAnnealingLR", T_max=4, eta_min=0.01),
     "CosineAnnealingWarmRestarts": same("CosineAnnealingWarmRestarts", 2, 2, 0.01),
     "OneCycleLR": same("OneCycleLR", 0.5, epochs=3, steps_per_epoch=4, pct_start=0.4, div_factor=10.0),
+    "OneCycleLR of lines": same("OneCycleLR", 0.5, 12, anneal_strategy="linear"),
+    "ChainedScheduler": (
+        lambda o: at_once(optim.lr_scheduler)(o),
+        lambda o: at_once(torch.optim.lr_scheduler)(o),
+    ),
     "SequentialLR": (
         lambda o: in_turn(optim.lr_scheduler)(o),
         lambda o: in_turn(torch.optim.lr_scheduler)(o),
@@ -134,7 +147,7 @@ def test_schedules(name):
     schedule, other = RATES[name][0](optimizer), RATES[name][1](twin)
     for t in range(12):
         assert optimizer.lr == pytest.approx(twin.param_groups[0]["lr"], abs=1e-12)
-        if name == "OneCycleLR":
+        if name.startswith("OneCycleLR"):
             assert optimizer.momentum == pytest.approx(twin.param_groups[0]["momentum"], abs=1e-12)
         if t < 11:
             same_gradients(params, theirs, t)
@@ -151,6 +164,20 @@ def test_plateau(numbers):
     schedule = optim.ReduceOnPlateau(optimizer, 0.5, **numbers)
     other = theirs_named("ReduceLROnPlateau", factor=0.5, **numbers)(twin)
     for metric in np.random.default_rng(0).random(30):
+        schedule.step(metric), other.step(metric)
+        assert optimizer.lr == twin.param_groups[0]["lr"]
+
+
+@pytest.mark.parametrize(
+    "numbers", [{"threshold_mode": "abs", "threshold": 0.1}, {"threshold_mode": "rel", "mode": "max"}]
+)
+def test_plateau_with_pytorch_s_arguments(numbers):
+    params, theirs = pair()
+    optimizer, twin = optim.SGD(params, lr=1.0), torch.optim.SGD(theirs, lr=1.0)
+    schedule, other = [
+        make(o) for make, o in zip(same("ReduceLROnPlateau", patience=1, **numbers), (optimizer, twin), strict=True)
+    ]
+    for metric in np.random.default_rng(1).random(30):
         schedule.step(metric), other.step(metric)
         assert optimizer.lr == twin.param_groups[0]["lr"]
 

@@ -26,6 +26,7 @@ MODULES = {
     "Conv": (lambda: nn.Conv(2, 6, 3, bias=False), {"weight": (6, 2, 3, 3)}),
     "ConvTranspose2d": (lambda: nn.ConvTranspose2d(4, 6, (3, 5), groups=2), {"weight": (4, 3, 3, 5), "bias": (6,)}),
     "Embedding": (lambda: nn.Embedding(7, 3), {"weight": (7, 3)}),
+    "EmbeddingBag": (lambda: nn.EmbeddingBag(7, 3), {"weight": (7, 3)}),
     "BatchNorm2d": (
         lambda: nn.BatchNorm2d(3),
         {"weight": (3,), "bias": (3,), "running_mean": (3,), "running_var": (3,), "num_batches_tracked": ()},
@@ -220,6 +221,7 @@ def twins():
         "ConvTranspose2d": (nn.ConvTranspose2d(4, 4, 3, 2, groups=2), tn.ConvTranspose2d(4, 4, 3, 2, groups=2), image),
         "BatchNorm2d": (nn.BatchNorm2d(4), tn.BatchNorm2d(4), image),
         "Embedding": (nn.Embedding(7, 3), tn.Embedding(7, 3), ids),
+        "EmbeddingBag": (nn.EmbeddingBag(7, 3), tn.EmbeddingBag(7, 3), ids),
         "LSTM": (nn.LSTM(4, 4, 2), tn.LSTM(4, 4, 2), sequence),
         "GRU": (nn.GRU(4, 4, 2), tn.GRU(4, 4, 2), sequence),
         "RNN": (nn.RNN(4, 4, 2), tn.RNN(4, 4, 2), sequence),

@@ -12,7 +12,7 @@ from needle.autograd import Tensor, get_default_dtype
 from needle.init import given_shape
 
 __all__ = """tensor as_tensor from_numpy arange linspace full full_like empty empty_like eye FloatTensor DoubleTensor LongTensor
-IntTensor BoolTensor""".split()
+ByteTensor IntTensor BoolTensor""".split()
 
 
 def _made(array: Any, requires_grad: bool) -> Tensor:
@@ -158,4 +158,5 @@ FloatTensor = _of("FloatTensor", "float32")
 DoubleTensor = _of("DoubleTensor", "float64")
 LongTensor = _of("LongTensor", "int64")
 IntTensor = _of("IntTensor", "int32")
+ByteTensor = _of("ByteTensor", "uint8")
 BoolTensor = _of("BoolTensor", "bool")

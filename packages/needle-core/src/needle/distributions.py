@@ -1,9 +1,12 @@
 """Re-export of needle_nn.distributions: probability distributions."""
 
-from needle._sister import sister
+from needle._sister import share, sister
 
 with sister("needle.distributions", "needle-nn"):
     from needle_nn.distributions import *
+
+# PyTorch has a module for each
+share("distributions", **dict.fromkeys("bernoulli categorical exponential kl normal uniform distribution".split(), ""))
 
 
 def __getattr__(name: str):

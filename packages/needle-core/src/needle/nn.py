@@ -8,6 +8,10 @@ with sister("needle.nn", "needle-nn"):
 share("nn", "functional", "init", "utils", "utils.parametrizations", "utils.rnn", "parallel")
 # PyTorch's modules of what is in needle.nn and in needle_nn.nn.module here
 share("nn", modules="", parameter="module", **{"modules.module": "module"})
+_PLACES = (
+    "activation batchnorm container conv dropout linear loss normalization padding pixelshuffle pooling rnn sparse"
+)
+share("nn", **{f"modules.{place}": "" for place in (*_PLACES.split(), "transformer")})
 
 
 def __getattr__(name: str):

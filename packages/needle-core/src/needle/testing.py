@@ -8,6 +8,7 @@ import numpy as np
 
 from needle.autograd import Tensor, gradients
 from needle.modes import enable_grad
+from needle.torch_names.derivatives import assert_close
 
 # The error of a central difference has two parts: truncation, about eps^2 |f'''| / 6, and rounding, about 1e-16 |f| / eps. They are
 # equal near eps = (3e-16)^(1/3) = 6e-6, where both are about 1e-11: RTOL leaves room for third derivatives and sums up to 1e5
@@ -141,4 +142,4 @@ def _scale(x):
     return max(1.0, float(np.max(values, where=np.isfinite(values), initial=0.0)))
 
 
-__all__ = ["check_gradients"]
+__all__ = ["assert_close", "check_gradients"]

@@ -34,7 +34,6 @@ OPTIM: dict[str, str] = {
     "SparseAdam": "gradients are dense: Adam",
     **dict.fromkeys(["ASGD", "Rprop", "Adafactor", "Muon"], "SGD, AdamW, RMSprop, Adagrad, NAdam, RAdam and Lion are there"),
     "swa_utils": "EMA keeps averages of parameters",
-    "ChainedScheduler": "SequentialLR puts schedules one after the other",
 }  # fmt: skip
 
 DATA: dict[str, str] = {

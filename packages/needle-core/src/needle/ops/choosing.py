@@ -189,7 +189,16 @@ logical_not = _step(array_api.logical_not)
 sign = _step(array_api.sign)
 floor = _step(array_api.floor)
 ceil = _step(array_api.ceil)
-round = _step(array_api.round)
+
+
+def round(a, decimals=0):
+    """To the nearest whole number, halves to the even one, or to so many decimals: a Tensor without a derivative."""
+    if not decimals or not a.dtype.is_float:
+        return constant(array_api.round, a)
+    scale = 10.0**decimals
+    return constant(array_api.round, a.detach() * scale) / scale
+
+
 trunc = _step(array_api.trunc)
 signbit = _step(array_api.signbit)
 isnan = _step(array_api.isnan)

@@ -64,7 +64,7 @@ class _Methods:
         for place, x in zip(self.places, self.seen, strict=True):
             given[place] = x
         with no_grad():
-            self.made = self.function.forward(self.ctx, *given)
+            self.made = self.function._forward(self.ctx, given)
         several = isinstance(self.made, (tuple, list))
         outputs = [x.realize_cached_data() for x in (self.made if several else [self.made])]
         return tuple(outputs) if several else outputs[0]
@@ -105,6 +105,18 @@ class Function:
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         raise NotImplementedError("Function: backward is not defined")
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        """What backward will need; where a subclass has it, `forward` is called without ctx."""
+
+    @classmethod
+    def _forward(cls, ctx: Context, given: list[Any]) -> Any:
+        if cls.setup_context is Function.setup_context:
+            return cls.forward(ctx, *given)
+        made = cls.forward(*given)
+        cls.setup_context(ctx, tuple(given), made)
+        return made
 
     @classmethod
     def apply(cls, *args: Any) -> Any:

@@ -112,6 +112,8 @@ def load(f: Any, map_location: Any = None, weights_only: bool = True) -> Any:
 
 _OWN = [f for f in list(globals().values()) if getattr(f, "__module__", None) == __name__ and f.__name__[0] != "_"]
 FUNCTIONS: dict[str, Any] = {f.__name__: f if isinstance(f, type) else any_spelling(f) for f in _OWN}
+#: A shape is a tuple, and there is one layout in memory.
+FUNCTIONS |= {"Size": tuple, **dict.fromkeys(("preserve_format", "contiguous_format", "channels_last"), None)}
 FUNCTIONS |= {"concat": FUNCTIONS["cat"], **{name: missing.NoDtype(name) for name in ("float16", "half", "bfloat16")}}
 #: What needle_ndarray has, and PyTorch under the same name: dtypes, devices, rules.
 FUNCTIONS |= {
@@ -128,7 +130,17 @@ ON_REQUEST: dict[str, Any] = {
     "bool": nd.bool_,
 }
 ON_REQUEST |= {"compile": _compile}
+
+
+def _backward(tensors: Any, grad_tensors: Any = None, retain_graph: Any = None, create_graph: bool = False) -> None:
+    """`backward` of one tensor or several, whose gradients add up."""
+    ys, starts = [list(given) if isinstance(given, (tuple, list)) else [given] for given in (tensors, grad_tensors)]
+    starts = starts if grad_tensors is not None else [None] * len(ys)
+    for i, (y, start) in enumerate(zip(ys, starts, strict=True)):
+        y.backward(start, accumulate=True if i else None, create_graph=create_graph)
+
+
 #: What PyTorch has in `autograd`.
 AUTOGRAD: dict[str, Any] = {name: getattr(modes, name) for name in ("no_grad", "enable_grad", "set_grad_enabled")}
-AUTOGRAD |= {"inference_mode": inference_mode}
+AUTOGRAD |= {"inference_mode": inference_mode, "backward": _backward}
 AUTOGRAD |= {"Variable": _variable, "set_detect_anomaly": _set_detect_anomaly, "detect_anomaly": modes.anomaly_mode}

@@ -79,8 +79,8 @@ def nelement(self: Tensor) -> int:
     return int(self.size)
 
 
-def contiguous(self: Tensor) -> Tensor:
-    """The tensor: every operator takes data of any layout."""
+def contiguous(self: Tensor, *, memory_format: Any = None) -> Tensor:
+    """The tensor: every operator takes data of any layout; memory_format is PyTorch's."""
     return self
 
 
@@ -204,4 +204,5 @@ METHODS |= {
     name: property(lambda self: False) for name in ("is_sparse", "is_quantized", "is_mps", "is_meta", "is_nested")
 }
 METHODS |= {"itemsize": property(lambda self: self.dtype.itemsize), "ndimension": dim, "new": METHODS["new_empty"]}
+METHODS |= {"grad_fn": property(lambda self: self.op if self.requires_grad else None)}
 METHODS |= {"multinomial": sampling.multinomial, "bernoulli": sampling.bernoulli}

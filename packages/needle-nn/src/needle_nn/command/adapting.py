@@ -14,6 +14,7 @@ from needle_nn.data import CharCorpus
 from needle_nn.generation import BPETokenizer, ByteTokenizer
 from needle_nn.lora import add_lora, load_lora_state, lora_state
 from needle_nn.models.pretrained import load_pretrained, read_config
+from needle_nn.nn.module import IncompatibleKeys
 
 #: The linear maps beside which matrices are put where nobody says which, by model_type of config.json.
 MAPS = {"gpt2": ["c_attn"], "llama": ["q_proj", "v_proj"], "mistral": ["q_proj", "v_proj"]}
@@ -32,8 +33,9 @@ class Adapted(nn.Module):
     def state_dict(self) -> dict[str, Tensor]:
         return lora_state(self.model)
 
-    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
+    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> IncompatibleKeys:
         load_lora_state(self.model, state)
+        return IncompatibleKeys([], [])
 
 
 class TokenCorpus(CharCorpus):

@@ -1,6 +1,7 @@
 """needle launch: a program as several ranks, by the mpiexec that belongs to the MPI loaded."""
 
 import argparse
+import os
 from typing import Any
 
 from needle_nn.command.arguments import UsageError
@@ -45,6 +46,8 @@ def run(args: argparse.Namespace) -> int:
             raise UsageError(f"--{name} must be at least {least}, got {value}")
     if args.timeout is not None and not 0 < args.timeout < 1e9:
         raise UsageError(f"--timeout must be above 0, got {args.timeout:g}")
+    if not args.module and not os.path.exists(args.program):
+        raise UsageError(f"{args.program}: there is no such program")
     return launch(
         [*(["-m"] if args.module else []), args.program, *args.arguments],
         args.ranks,

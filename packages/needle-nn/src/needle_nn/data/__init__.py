@@ -38,14 +38,14 @@ from needle_nn.data.transforms import (
     RandomScale,
     Transform,
 )  # fmt: skip
-
-default_collate = collate  # PyTorch's name
+from needle_nn.data.values import default_collate, default_convert
 
 __all__ = [
     "Dataset", "NDArrayDataset", "TensorDataset", "IterableDataset", "Subset", "ConcatDataset", "random_split",
     "MNISTDataset", "CIFAR10Dataset", "DigitsDataset", "parse_mnist",
     "ImageFolder", "CSVDataset", "ParquetDataset", "HuggingFaceDataset",
-    "DataLoader", "collate", "default_collate", "Sampler", "SequentialSampler", "RandomSampler", "SubsetRandomSampler",
+    "DataLoader", "collate", "default_collate", "default_convert",
+    "Sampler", "SequentialSampler", "RandomSampler", "SubsetRandomSampler",
     "WeightedSampler",
     "WeightedRandomSampler", "BatchSampler",
     "Transform", "Compose", "RandomFlipHorizontal", "RandomCrop", "RandomRotation", "RandomScale", "Normalize", "random_source",

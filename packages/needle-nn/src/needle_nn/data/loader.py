@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from needle.autograd import follows_torch
 from needle_ndarray.extension import backend_of
 from needle_nn.checks import check_count, described
 from needle_nn.data.dataset import IterableDataset
@@ -17,6 +18,7 @@ from needle_nn.data.rows import Rows
 from needle_nn.data.samplers import RandomSampler, SequentialSampler
 from needle_nn.data.sources import check_seed, drawing_from, peek, seed_of
 from needle_nn.data.sources import generator as seeded
+from needle_nn.data.values import default_collate, default_convert
 
 _KEYS = ("epoch", "batch", "batches", "base", "order", "sizes")
 
@@ -32,6 +34,7 @@ class _Position:
     read: Callable[[int], Any] | None = None  # gives the Tensors of a batch, where the dataset is plain arrays
     going_on_of: int | None = None  # set by load_state_dict until the next iter: how many batches the epoch has
     wanted: Callable[[int], bool] | None = None  # which batches this pass loads; None: all
+    as_torch: bool = False  # whether batches are made as PyTorch makes them
 
 
 class DataLoader:
@@ -41,7 +44,7 @@ class DataLoader:
     ----------
     dataset : has `__len__` and `__getitem__`, which is asked item by item; the items are stacked by `collate`. Where it declares
         `takes_arrays = True` (`Dataset`), it is asked once for all indices of a batch
-    batch_size : items in a batch; the last one may be shorter
+    batch_size : items in a batch; the last one may be shorter. None: items as they are, one by one
     shuffle : draw a new order at each `iter`, by `np.random.permutation` or from `seed`
     drop_last : leave a shorter last batch out
     sampler : an iterable of indices with a length, instead of `shuffle`
@@ -56,6 +59,8 @@ class DataLoader:
         memory and on a stream of its own, while the one before it is computed with
 
     Items may be tuples, lists, dicts and namedtuples of arrays, numbers and texts, nested as they like: a batch has their form.
+    A pass begun within `needle.compat("torch")`, where no device and dtype are given, makes batches by `default_collate`, and what
+    a collate_fn returns stays as it is.
 
     Without a seed and without workers, order and transforms draw from `np.random` call by call, as in the course. With workers, the
     order still comes from `np.random`; the transforms of each batch draw from a generator of its own, which follows from the state
@@ -70,7 +75,7 @@ class DataLoader:
     def __init__(
         self,
         dataset: Any,
-        batch_size: int = 1,
+        batch_size: int | None = 1,
         shuffle: bool = False,
         *,
         drop_last: bool = False,
@@ -89,6 +94,9 @@ class DataLoader:
         worker_init_fn: Any = None,
     ):
         seed, prefetch = seed_of(generator) if seed is None else seed, prefetch_factor or prefetch
+        if batch_size is None:
+            convert = collate_fn or default_convert
+            batch_size, collate_fn = 1, lambda items: convert(items[0])
         streams = isinstance(dataset, IterableDataset)
         if streams and (shuffle or sampler is not None or batch_sampler is not None):
             raise ValueError(
@@ -158,8 +166,9 @@ class DataLoader:
         return self._pass(wanted)
 
     def _pass(self, wanted: Callable[[int], bool] | None) -> Iterator[Any]:
+        as_torch = follows_torch() and self.device is None and self.dtype is None
         if isinstance(self.dataset, IterableDataset):
-            return self._stream()
+            return self._stream(as_torch)
         at = self._position
         if at.going_on_of is None:
             at = _Position(at.epoch + (at.batch > 0), base=self.seed)
@@ -172,7 +181,7 @@ class DataLoader:
             raise ValueError(f"DataLoader: {there}: dataset and batch_size must be the same")
         at.going_on_of = None
         self._position, self.ordering = at, at.ordering
-        at.wanted = wanted
+        at.wanted, at.as_torch = wanted, as_torch
         whole = self.collate_fn is None
         self._rows = Rows.of(self.dataset, self.device, self.dtype, self._rows) if whole else None
         at.read = None if self._rows is None else self._rows.reader(at.ordering)
@@ -269,9 +278,10 @@ class DataLoader:
         source = np.random if at.base is None else seeded(at.base, at.epoch, number + 1)
         try:
             with drawing_from(source):
-                if self.collate_fn is None and takes_arrays(self.dataset):
+                rows = at.as_torch and isinstance(self.dataset, np.ndarray)
+                if self.collate_fn is None and takes_arrays(self.dataset) and not rows:
                     return fetch_whole(self.dataset, indices)
-                return fetch_items(self.dataset, indices, self.collate_fn)
+                return fetch_items(self.dataset, indices, self._collate(at.as_torch))
         except Exception as error:
             error.add_note(f"raised while loading batch {number} of epoch {at.epoch}, indices {indices[:8].tolist()}")
             raise
@@ -280,8 +290,13 @@ class DataLoader:
         at.batch += 1
         return tensors
 
-    def _tensors(self, batch: Any) -> Any:
+    def _collate(self, as_torch: bool) -> Callable[[list[Any]], Any]:
+        return self.collate_fn or (default_collate if as_torch else collate)
+
+    def _tensors(self, batch: Any, as_torch: bool = False) -> Any:
         """Tensors of a batch, in the thread and under the modes of the one who asked."""
+        if as_torch:
+            return batch if self.collate_fn else default_convert(batch)
         return None if batch is None else to_tensors(batch, self.device, self.dtype)
 
     def _send(self, batch: Any) -> Callable[[], Any]:
@@ -290,16 +305,16 @@ class DataLoader:
             tensors = self._tensors(batch)
         return lambda: (wait(), tensors)[1]
 
-    def _stream(self) -> Iterator[Any]:
+    def _stream(self, as_torch: bool) -> Iterator[Any]:
         """Batches of an IterableDataset, in the order in which it gives its items."""
         items = iter(self.dataset)
         while batch := list(islice(items, self.batch_size)):
             if len(batch) == self.batch_size or not self.drop_last:
-                yield self._tensors((self.collate_fn or collate)(batch))
+                yield self._tensors(self._collate(as_torch)(batch), as_torch)
 
     def _inline(self, at: _Position) -> Iterator[Any]:
         plain = at.read if at.wanted is None else None
-        read = plain or (lambda number: self._tensors(self._load(at, number)))
+        read = plain or (lambda number: self._tensors(self._load(at, number), at.as_torch))
         for number in range(at.batch, len(at.ordering)):  # type: ignore[arg-type]
             yield self._hand_out(at, read(number))
         self._end(at)
@@ -316,7 +331,7 @@ class DataLoader:
                     ahead.append(pool.submit(self._load, at, number))
                 if not ahead and sent is None:
                     break
-                tensors = self._tensors(ahead.popleft().result()) if sent is None else sent()
+                tensors = self._tensors(ahead.popleft().result(), at.as_torch) if sent is None else sent()
                 sent = None
                 if sends and ahead and ahead[0].done() and ahead[0].exception() is None:
                     sent = self._send(ahead.popleft().result())

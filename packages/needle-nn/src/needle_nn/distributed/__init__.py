@@ -15,6 +15,7 @@
 #   launching     starting a program as several ranks; worker is what runs in each
 #   parts         the tree over the parts of a step, and which of them a rank has
 #   flat          arrays of several parameters as one
+#   overlap       gradients that travel during backward
 #   parallel      replicas, and the sum of their gradients
 #   gathering     states of all ranks on rank 0
 #   sharding      optimizers whose states are shared out

@@ -128,6 +128,13 @@ class Communicator:
     def close(self) -> None:
         """Say that this rank leaves, after what it sent has arrived; the end of the process does it too."""
 
+    def twin(self) -> "Communicator | None":
+        """Another communicator of the same ranks, the same one each time, whose calls never meet those of this one.
+
+        All ranks ask for it together. None where two threads cannot communicate at once.
+        """
+        return None
+
     def direct(self, device: Any) -> bool:
         """Whether arrays of this device are exchanged as they lie there; others go through the host."""
         return bool(device.name.startswith("cpu"))

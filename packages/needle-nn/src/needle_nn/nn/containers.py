@@ -108,7 +108,9 @@ class Sequential(Module):
         if name in names:
             setattr(self, name, module)
             return
-        _checked(type(self).__name__, module, name)
+        if not isinstance(module, Module):
+            given = type(module).__name__
+            raise TypeError(f"{type(self).__name__}.add_module: {name} is a {given}, expected a Module")
         self.modules = (*layers, module) if name == str(len(layers)) else Named([*names, name], (*layers, module))
 
     register_module = add_module

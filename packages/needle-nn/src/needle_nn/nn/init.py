@@ -149,3 +149,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
     q = q * np.where(np.diag(r) < 0, -1.0, 1.0)
     q = q if rows >= columns else q.T
     return _written(tensor, nd.array((gain * q).reshape(tensor.shape), **_made(tensor)))
+
+
+# PyTorch's first names of them, which old programs have
+globals().update({_name[:-1]: globals()[_name] for _name in __all__ if _name[-1] == "_"})

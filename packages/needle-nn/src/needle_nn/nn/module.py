@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from reprlib import recursive_repr
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -48,6 +48,17 @@ class Named(tuple):
 
     def replaced(self, name: str, entry: Any) -> "Named":
         return Named(self.names, [entry if n == name else old for n, old in zip(self.names, self, strict=True)])
+
+
+class StateMismatch(ValueError, RuntimeError):
+    """A state that does not fit a module: a ValueError, and PyTorch's RuntimeError."""
+
+
+class IncompatibleKeys(NamedTuple):
+    """The names that `load_state_dict` has not found, and those that it did not look for."""
+
+    missing_keys: list[str]
+    unexpected_keys: list[str]
 
 
 class Module:
@@ -337,8 +348,10 @@ class Module:
         """{dotted name: a copy} of parameters and buffers: what training changes later is not changed in it."""
         return {name: Tensor.make_const(value.realize_cached_data().copy()) for name, value in self._state().items()}
 
-    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
+    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> IncompatibleKeys:
         """Copy tensors or arrays into the parameters and buffers of these names, or, where one does not fit, change nothing.
+
+        Returns the names that are missing and those that are unexpected: (missing_keys, unexpected_keys).
 
         Parameters
         ----------
@@ -356,16 +369,17 @@ class Module:
             for name, array in given.items()
             if array.shape != own[name].shape
         ]
-        problems = [("other shapes", shapes)]
-        if strict:
-            problems.insert(0, ("missing", [name for name in own if name not in state]))
-            problems.insert(1, ("unexpected", [name for name in state if name not in own and name not in others]))
+        missing = [name for name in own if name not in state]
+        unexpected = [name for name in state if name not in own and name not in others]
+        problems = [("missing", missing), ("unexpected", unexpected)] if strict else []
+        problems.append(("other shapes", shapes))
         if any(names for _, names in problems):
             told = "; ".join(f"{what}: {', '.join(names)}" for what, names in problems if names)
-            raise ValueError(f"{type(self).__name__}.load_state_dict: {told}")
+            raise StateMismatch(f"{type(self).__name__}.load_state_dict: {told}")
         arrays = {name: nd.array(a, dtype=own[name].dtype, device=own[name].device) for name, a in given.items()}
         for name, array in arrays.items():
             own[name].realize_cached_data()[...] = array
+        return IncompatibleKeys(missing, unexpected)
 
     # ---- Looking --------------------------------------------------------------------------
 

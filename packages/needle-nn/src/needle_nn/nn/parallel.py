@@ -1,4 +1,9 @@
-"""PyTorch's place of layers that use several GPUs; here it says what there is instead."""
+"""PyTorch's place of layers that use several GPUs; here it says what there is instead.
+
+>>> from needle import nn
+>>> hasattr(nn.parallel, "DistributedDataParallel")
+False
+"""
 
 from typing import Any
 

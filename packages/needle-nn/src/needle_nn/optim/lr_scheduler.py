@@ -22,6 +22,7 @@ from needle_nn.optim.options import count, number
 from needle_nn.optim.schedules import ReduceOnPlateau, Schedule, StepLR
 
 __all__ = [
+    "ChainedScheduler",
     "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "CyclicLR", "ExponentialLR", "LRScheduler", "LambdaLR",
     "LinearLR",
     "MultiStepLR", "MultiplicativeLR", "OneCycleLR", "PolynomialLR", "ReduceLROnPlateau", "SequentialLR", "StepLR",
@@ -227,6 +228,30 @@ class SequentialLR(Schedule):
         return self.schedules[at].rate(base, t - (self.milestones[at - 1] if at else 0))
 
 
+class ChainedScheduler(Schedule):
+    """Several schedules at once: lr = base times the factor of each; of those that are factors of the rate before"""
+
+    def __init__(self, schedulers: Sequence[Schedule], optimizer: Optimizer | None = None):
+        self.schedules = list(schedulers)
+        if not self.schedules:
+            raise ValueError("ChainedScheduler: no schedules")
+        optimizer = self.schedules[0].optimizer if optimizer is None else optimizer
+        for schedule in self.schedules:
+            if not isinstance(schedule, _FACTORS) or schedule.optimizer is not optimizer:
+                names = ", ".join(kind.__name__ for kind in _FACTORS)
+                raise TypeError(f"ChainedScheduler: {type(schedule).__name__}: expected {names} of one optimizer")
+        self._start = self.schedules[0].bases
+        super().__init__(optimizer)
+        self.bases = list(self._start)  # they have set rates of their own
+        self._apply()
+
+    def rate(self, base: float, t: int) -> float:
+        return math.prod([schedule.rate(1.0, t) for schedule in self.schedules], start=base)
+
+
+_FACTORS = (ConstantLR, LinearLR, ExponentialLR, StepLR, MultiStepLR, MultiplicativeLR, PolynomialLR)
+
+
 class OneCycleLR(schedules.OneCycleLR):
     """`needle.optim.OneCycleLR`, with the momentum along a cosine from max_momentum down to base_momentum, and up again
 
@@ -235,7 +260,7 @@ class OneCycleLR(schedules.OneCycleLR):
     max_lr : the highest rate
     total_steps, epochs, steps_per_epoch : length of the cycle, or the two factors of it
     pct_start : share of the cycle in which the rate rises
-    anneal_strategy : "cos"
+    anneal_strategy : "cos", or "linear": straight lines instead of the cosine
     cycle_momentum : whether `momentum`, or beta1, is changed
     base_momentum, max_momentum : its bounds
     div_factor, final_div_factor : the rate starts at max_lr / div_factor and ends at that / final_div_factor
@@ -256,8 +281,9 @@ class OneCycleLR(schedules.OneCycleLR):
         div_factor: float = 25.0,
         final_div_factor: float = 1e4,
     ):
-        if anneal_strategy != "cos":
-            raise ValueError(f"OneCycleLR: anneal_strategy {anneal_strategy!r}: expected 'cos'")
+        if anneal_strategy not in ("cos", "linear"):
+            raise ValueError(f"OneCycleLR: anneal_strategy {anneal_strategy!r}: expected 'cos' or 'linear'")
+        self.linear = anneal_strategy == "linear"
         if total_steps is None:
             total_steps = count("OneCycleLR", "epochs", epochs) * count(
                 "OneCycleLR", "steps_per_epoch", steps_per_epoch
@@ -287,7 +313,10 @@ class OneCycleLR(schedules.OneCycleLR):
         """High at both ends of the cycle, low where the rate is highest."""
         t, top = min(self.t, self.total_steps - 1), max(self.up * self.total_steps - 1, 0)
         share = t / top if t <= top and top > 0 else 1 - (t - top) / max(self.total_steps - 1 - top, 1)
-        return high + (low - high) * (1 - math.cos(math.pi * share)) / 2
+        return self._between(high, low, share)
+
+    def _between(self, a: float, b: float, share: float) -> float:
+        return a + (b - a) * share if self.linear else super()._between(a, b, share)
 
 
 class ReduceLROnPlateau(ReduceOnPlateau):
@@ -296,7 +325,8 @@ class ReduceLROnPlateau(ReduceOnPlateau):
     Parameters
     ----------
     mode, factor, patience, threshold, cooldown, min_lr : as there
-    threshold_mode : "rel"
+    threshold_mode : "rel", or "abs": progress is to get below best - threshold, or above best + threshold
+    eps : a change of the rate that is no larger is not made
     """
 
     def __init__(
@@ -309,14 +339,24 @@ class ReduceLROnPlateau(ReduceOnPlateau):
         threshold_mode: str = "rel",
         cooldown: int = 0,
         min_lr: float = 0.0,
+        eps: float = 1e-8,
     ):
-        if threshold_mode != "rel":
-            raise ValueError(f"ReduceLROnPlateau: threshold_mode {threshold_mode!r}: expected 'rel'")
+        if threshold_mode not in ("rel", "abs"):
+            raise ValueError(f"ReduceLROnPlateau: threshold_mode {threshold_mode!r}: expected 'rel' or 'abs'")
+        self.eps = number("ReduceLROnPlateau", "eps", eps)
+        self.absolute = threshold_mode == "abs"
         super().__init__(optimizer, factor, patience, threshold, cooldown, min_lr, mode)
 
     def step(self, metrics: Any = None) -> None:
         """Look at one more value of the metric, and reduce the rates if it is time."""
         super().step(metrics)
+
+    def _reduced(self, rate: float) -> float:
+        reduced = super()._reduced(rate)
+        return reduced if rate - reduced > self.eps else rate
+
+    def _limit(self, threshold: float) -> float:
+        return self.best + threshold if self.absolute else super()._limit(threshold)
 
 
 __getattr__ = absent.says("needle.optim.lr_scheduler", absent.OPTIM)

@@ -55,6 +55,11 @@ class Optimizer:
         for name in self.states:
             setattr(self, name, {})
 
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """The numbers of the first group, which a new group has where it gives none."""
+        return {name: value for name, value in self.param_groups[0].items() if name != "params"}
+
     # ---- Groups ----------------------------------------------------------------------------------------------------
 
     def _groups(self, params: Any, options: dict[str, Any]) -> list[dict[str, Any]]:
@@ -77,7 +82,7 @@ class Optimizer:
 
     def add_param_group(self, group: dict[str, Any]) -> None:
         """One more group, with the first one's numbers where it gives none."""
-        options = {name: value for name, value in self.param_groups[0].items() if name != "params"}
+        options = self.defaults
         made = self._group(f"{type(self).__name__}: group {len(self.param_groups)}", group, options)
         for p in made["params"]:
             if p in set(self.params):

@@ -200,8 +200,11 @@ class OneCycleLR(Schedule):
         start, t = self.max_lr / self.div, min(t, self.total_steps - 1)
         top, last = self.up * self.total_steps - 1, self.total_steps - 1
         if t <= top:
-            return _cosine(start, self.max_lr, t / top) if top > 0 else self.max_lr
-        return _cosine(self.max_lr, start / self.final_div, (t - max(top, 0)) / max(last - max(top, 0), 1))
+            return self._between(start, self.max_lr, t / top) if top > 0 else self.max_lr
+        return self._between(self.max_lr, start / self.final_div, (t - max(top, 0)) / max(last - max(top, 0), 1))
+
+    def _between(self, a: float, b: float, share: float) -> float:
+        return _cosine(a, b, share)
 
 
 class ReduceOnPlateau(Schedule):
@@ -253,7 +256,7 @@ class ReduceOnPlateau(Schedule):
         if metric is None:
             raise TypeError("ReduceOnPlateau.step: expected the value of a metric")
         value, self.t = float(metric), self.t + 1
-        limit = self.best * (1 - self.threshold if self.mode == "min" else 1 + self.threshold)
+        limit = self._limit(-self.threshold if self.mode == "min" else self.threshold)
         if value < limit if self.mode == "min" else value > limit:
             self.best, self.waited = value, 0
         else:
@@ -262,7 +265,14 @@ class ReduceOnPlateau(Schedule):
             self.cooling, self.waited = self.cooling - 1, 0
         if self.waited > self.patience:
             self.waited, self.cooling = 0, self.cooldown
-            self._set([max(rate * self.factor, self.min_lr) for rate in self.last_lr])
+            self._set([self._reduced(rate) for rate in self.last_lr])
+
+    def _reduced(self, rate: float) -> float:
+        return max(rate * self.factor, self.min_lr)
+
+    def _limit(self, threshold: float) -> float:
+        """What a metric has to get past to be progress."""
+        return self.best * (1 + threshold)
 
     def state_dict(self) -> dict[str, Any]:
         return {**super().state_dict(), "best": self.best, "waited": self.waited, "cooling": self.cooling}

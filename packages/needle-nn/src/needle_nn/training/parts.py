@@ -31,6 +31,7 @@ class Parts:
     keep : objects with a number `part` are told which one begins
     figures : how many there are of each part
     seed : of random numbers, where `needle.random` has none
+    apart : other messages of the ranks, by which gradients travel during backward
     """
 
     def __init__(
@@ -42,8 +43,9 @@ class Parts:
         keep: Iterable[Any],
         figures: int = 1,
         seed: int = 0,
+        apart: Communicator | None = None,
     ):
-        self.tree = GradientTree(params, count, world)
+        self.tree, self.apart = GradientTree(params, count, world, apart), apart
         self.world = world if world is not None and world.size > 1 else None
         self.mine, self.count, self.seed = self.tree.mine, count, seed
         self.buffers = list(buffers.values())
@@ -61,11 +63,13 @@ class Parts:
         return batch % self.count in self.mine
 
     @contextmanager
-    def part(self, step: int, number: int) -> Iterator[None]:
-        """Around the computation of part `number`."""
+    def part(self, step: int, number: int, parts: int) -> Iterator[None]:
+        """Around the computation of part `number` of a step of `parts`."""
         for each in self.keep:
             each.part = number
-        with needle.random.stream(step, number, otherwise=self.seed):
+        if self.apart is not None:
+            self.apart.step = step + 1  # for its messages
+        with needle.random.stream(step, number, otherwise=self.seed), self.tree.computing(parts):
             yield
 
     @contextmanager

@@ -45,6 +45,10 @@ class Ranks:
         if self.world is not None:
             self.world.step = step + 1
 
+    def apart(self) -> Communicator | None:
+        """A communicator of the same ranks, for messages during backward; None where there is none."""
+        return None if self.world is None else self.world.twin()
+
     def join(self, model: Any, plan: list[str]) -> None:
         """Compare what the ranks are about to do; give all of them rank 0's model and the state of its generators."""
         if self.world is None:

@@ -54,6 +54,7 @@ class Trainer:
     capture : record a step and replay it (`needle.capture`): the same bits, sooner; a model that cannot be captured stays eager
     world : the ranks that share the parts of a step (`needle.distributed.init()`); each has its own Trainer, model and loader, and
         ends with the bits that one process has. Callbacks are told on rank 0 alone, unless they are `on_every_rank`
+    overlap : with `world`, send gradients while backward goes on: the same bits, sooner where messages take long and cores are free
 
     `epoch` counts finished epochs, `step` steps of the optimizer, `batch` batches of the epoch under way.
 
@@ -76,6 +77,7 @@ class Trainer:
         keep: Mapping[str, Any] | None = None,
         capture: bool = False,
         world: Communicator | None = None,
+        overlap: bool = False,
     ):
         check_parts(model, optimizer, loss)
         check_options(metrics, callbacks, schedule_every, accumulate)
@@ -84,7 +86,12 @@ class Trainer:
         self.schedule, self.schedule_every = schedule, schedule_every
         self.accumulate, self.clip_norm = accumulate, clip_norm
         self.keep = dict(keep or {})
+        if overlap and capture:
+            raise ValueError(
+                "Trainer: overlap and capture: a captured step has no hooks by which gradients leave early"
+            )
         self.ranks = Ranks(world, accumulate, model)
+        self.overlap = overlap
         if self.ranks.rank:
             self.callbacks = [callback for callback in self.callbacks if callback.on_every_rank]
         self.parts: Parts | None = None  # of the steps of the present call of `fit`, where they have several
@@ -138,13 +145,23 @@ class Trainer:
         place = f"epoch {self.epoch}, batch {self.batch}, step {self.step}"
         plan = f"fit({self.epochs} epochs, steps={self.steps}) with accumulate={self.accumulate}"
         self.ranks.join(
-            self.model, [sizes, place, plan, f"clip_norm={self.clip_norm}", f"metrics {list(self.metrics)}"]
+            self.model,
+            [
+                sizes,
+                place,
+                plan,
+                f"clip_norm={self.clip_norm}",
+                f"metrics {list(self.metrics)}",
+                f"overlap={self.overlap}",
+            ],
         )
         buffers = dict(self.model.named_buffers()) if hasattr(self.model, "named_buffers") else {}
         if self._seed is None and needle.random.get_state() is None:
             self._seed = peek()
         given = buffers, self.keep.values(), len(self._means), self._seed or 0
-        self.parts = Parts(self.optimizer.params, self.accumulate, self.ranks.world, *given)
+        # without a length nobody knows which part of an epoch is the last
+        apart = self.ranks.apart() if self.overlap and hasattr(loader, "__len__") else None
+        self.parts = Parts(self.optimizer.params, self.accumulate, self.ranks.world, *given, apart)
 
     def _fit(self, loader: Any, valid: Any) -> dict:
         self._started = time.perf_counter()
@@ -204,7 +221,7 @@ class Trainer:
         if self.parts is None:
             self._note(self._figures(batch, True, group), self.batch)
         elif self.parts.wants(self.batch):
-            with self.parts.part(self.step, number):
+            with self.parts.part(self.step, number, group):
                 figures = self._figures(batch, True, group)
             self.parts.add(figures, self._statistics)
         self.batch += 1

@@ -76,7 +76,8 @@ class NcclCommunicator:
             _refuse(f"a unique id of {len(commId)} numbers that rank 0 did not make")
         if (ndev, rank) != (MPI.COMM_WORLD.size, MPI.COMM_WORLD.rank):
             _refuse(f"rank {rank} of {ndev}, but MPI has rank {MPI.COMM_WORLD.rank} of {MPI.COMM_WORLD.size}")
-        self._comm, self._device = MPI.COMM_WORLD.Dup(), here.device
+        self._comm: Any = MPI.COMM_WORLD.Dup()
+        self._device = here.device
         places = self._comm.allgather((MPI.Get_processor_name(), self._device))
         if len(set(places)) < ndev:
             raise NcclError(5, f"NCCL_ERROR_INVALID_USAGE: duplicate GPU detected: {places}")

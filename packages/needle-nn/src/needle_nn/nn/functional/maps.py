@@ -109,16 +109,15 @@ def embedding_bag(input, weight, offsets=None, *, mode="mean", per_sample_weight
         bags = np.repeat(np.arange(lengths.size), lengths)
     ids = ids.reshape(-1)
     shares = np.ones(ids.size) if padding_idx is None else (ids != padding_idx).astype(float)
-    rows = ops.embedding(Tensor(ids, dtype="int64", requires_grad=False), weight)
+    indices = {"device": weight.device, "dtype": "int64", "requires_grad": False}
+    rows = ops.embedding(Tensor(ids, **indices), weight)
     counts = np.bincount(bags, shares, lengths.size)
     if mode == "mean":
         shares = shares / np.maximum(counts, 1)[bags]
     scale = Tensor(shares.reshape(-1, 1), device=weight.device, dtype=weight.dtype, requires_grad=False)
     if per_sample_weights is not None:
         scale = scale * per_sample_weights.reshape((-1, 1))
-    return ops.ScatterAdd(0, (lengths.size, weight.shape[1]))(
-        rows * scale, Tensor(bags, dtype="int64", requires_grad=False)
-    )
+    return ops.ScatterAdd(0, (lengths.size, weight.shape[1]))(rows * scale, Tensor(bags, **indices))
 
 
 # ---- Normalisation ------------------------------------------------------------------------------------------------------
