@@ -7,10 +7,23 @@ from libc.string cimport memcpy, memset
 from needle_ndarray.kernels.gemm cimport (
     ROWS, Blas, Gemm, Matrix, blas_reads, gemm, gemv, is_small, panel_width, row_major, small_gemm, transposed
 )
-from needle_ndarray.kernels.memoryviews cimport Whole, any_matrix, strided_rows, vector
+from needle_ndarray.kernels.memoryviews cimport strided_rows, vector
 from needle_ndarray.kernels.strided cimport gather
 from needle_ndarray.kernels.views cimport FLOAT32, FLOAT64, INT32, UINT8, F, View, int64, uint8
 from needle_ndarray.threads cimport share
+
+ctypedef fused Whole:       # integers that are multiplied
+    uint8
+    int
+    int64
+
+cdef extern from *:
+    """
+    #define NEEDLE_STRIDED(p, m, n, row, col) NEEDLE_SLICE(p, {m, n}, {NEEDLE_BYTES(p, row), NEEDLE_BYTES(p, col)})
+    """
+    uint8[:, :] strided_uint8 "NEEDLE_STRIDED"(uint8* data, Py_ssize_t m, Py_ssize_t n, Py_ssize_t row, Py_ssize_t col) nogil
+    int[:, :] strided_ints "NEEDLE_STRIDED"(int* data, Py_ssize_t m, Py_ssize_t n, Py_ssize_t row, Py_ssize_t col) nogil
+    int64[:, :] strided_int64 "NEEDLE_STRIDED"(int64* data, Py_ssize_t m, Py_ssize_t n, Py_ssize_t row, Py_ssize_t col) nogil
 
 cdef enum:
     PANEL = 256             # rows or columns of the result that one thread takes, at most: an even number of equal panels,
@@ -22,6 +35,16 @@ cdef enum:
     TILE_WORK = 400000      # multiplications that a tile should have
     TILES = 4               # for every thread, to end at nearly the same time,
     LEAST_ROWS = 48         # unless they would be lower than this
+
+
+cdef inline Whole[:, :] strided(Matrix a, Py_ssize_t rows, Py_ssize_t columns, Whole like) noexcept nogil:
+    """A matrix of any strides as a memoryview"""
+    if Whole is uint8:
+        return strided_uint8(<uint8*> a.data, rows, columns, a.row, a.col)
+    elif Whole is int:
+        return strided_ints(<int*> a.data, rows, columns, a.row, a.col)
+    else:
+        return strided_int64(<int64*> a.data, rows, columns, a.row, a.col)
 
 
 cdef void plain(const Whole[:, :] a, const Whole[:, :] b, Whole[:, ::1] out) noexcept nogil:
@@ -39,8 +62,7 @@ cdef void plain(const Whole[:, :] a, const Whole[:, :] b, Whole[:, ::1] out) noe
 
 cdef void plain_product(const Gemm* g, Whole like) noexcept nogil:
     """The product of integers"""
-    plain(any_matrix(<Whole*> g.a.data, g.m, g.k, g.a.row, g.a.col), any_matrix(<Whole*> g.b.data, g.k, g.n, g.b.row, g.b.col),
-          strided_rows(<Whole*> g.out.data, g.m, g.n, g.out.row))
+    plain(strided(g.a, g.m, g.k, like), strided(g.b, g.k, g.n, like), strided_rows(<Whole*> g.out.data, g.m, g.n, g.out.row))
 
 
 cdef Matrix matrix(const View* a, Py_ssize_t offset) noexcept nogil:

@@ -6,7 +6,6 @@
 #define NEEDLE_SLICE(p, ...) ((__Pyx_memviewslice) {(void *) Py_None, (char *) (p), __VA_ARGS__, {-1, -1, -1, -1}})
 #define NEEDLE_BYTES(p, count) ((Py_ssize_t) sizeof *(p) * (count))
 #define NEEDLE_1D(p, n) NEEDLE_SLICE(p, {n}, {sizeof *(p)})
-#define NEEDLE_STRIDED(p, m, n, row, col) NEEDLE_SLICE(p, {m, n}, {NEEDLE_BYTES(p, row), NEEDLE_BYTES(p, col)})
 #define NEEDLE_2D(p, m, n, row) NEEDLE_SLICE(p, {m, n}, {NEEDLE_BYTES(p, row), sizeof *(p)})
 #define NEEDLE_3D(p, k, m, n) NEEDLE_SLICE(p, {k, m, n}, {NEEDLE_BYTES(p, (m) * (n)), NEEDLE_BYTES(p, n), sizeof *(p)})
 #define NEEDLE_ROWS_OF(p, h, w, c) NEEDLE_BYTES(p, (h) * (w) * (c)), NEEDLE_BYTES(p, (w) * (c)), NEEDLE_BYTES(p, c)

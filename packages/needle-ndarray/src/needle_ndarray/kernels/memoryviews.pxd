@@ -6,11 +6,6 @@
 
 from needle_ndarray.kernels.views cimport F, T, boolean, int64, uint8
 
-ctypedef fused Whole:       # integers that matrices are multiplied of
-    uint8
-    int
-    int64
-
 cdef extern from "memoryviews.h" nogil:
     boolean[::1] booleans "NEEDLE_1D"(boolean* data, Py_ssize_t n)
     const int64[::1] positions "NEEDLE_1D"(const int64* data, Py_ssize_t n)
@@ -22,9 +17,6 @@ cdef extern from "memoryviews.h" nogil:
     int64[:, ::1] matrix_of_int64 "NEEDLE_2D"(int64* data, Py_ssize_t m, Py_ssize_t n, Py_ssize_t row_stride)
     float[:, ::1] matrix_of_floats "NEEDLE_2D"(float* data, Py_ssize_t m, Py_ssize_t n, Py_ssize_t row_stride)
     double[:, ::1] matrix_of_doubles "NEEDLE_2D"(double* data, Py_ssize_t m, Py_ssize_t n, Py_ssize_t row_stride)
-    uint8[:, :] any_matrix_of_uint8 "NEEDLE_STRIDED"(uint8* data, Py_ssize_t m, Py_ssize_t n, Py_ssize_t row, Py_ssize_t column)
-    int[:, :] any_matrix_of_ints "NEEDLE_STRIDED"(int* data, Py_ssize_t m, Py_ssize_t n, Py_ssize_t row, Py_ssize_t column)
-    int64[:, :] any_matrix_of_int64 "NEEDLE_STRIDED"(int64* data, Py_ssize_t m, Py_ssize_t n, Py_ssize_t row, Py_ssize_t column)
     float[:, :, ::1] matrices_of_floats "NEEDLE_3D"(float* data, Py_ssize_t k, Py_ssize_t m, Py_ssize_t n)
     double[:, :, ::1] matrices_of_doubles "NEEDLE_3D"(double* data, Py_ssize_t k, Py_ssize_t m, Py_ssize_t n)
     float[:, :, :, ::1] images_of_floats "NEEDLE_4D"(float* data, Py_ssize_t n, Py_ssize_t h, Py_ssize_t w, Py_ssize_t c)
@@ -59,16 +51,6 @@ cdef inline T[:, ::1] strided_rows(T* data, Py_ssize_t rows, Py_ssize_t columns,
         return matrix_of_floats(data, rows, columns, row_stride)
     else:
         return matrix_of_doubles(data, rows, columns, row_stride)
-
-
-cdef inline Whole[:, :] any_matrix(Whole* data, Py_ssize_t rows, Py_ssize_t columns, Py_ssize_t row_stride,
-                                   Py_ssize_t column_stride) noexcept nogil:
-    if Whole is uint8:
-        return any_matrix_of_uint8(data, rows, columns, row_stride, column_stride)
-    elif Whole is int:
-        return any_matrix_of_ints(data, rows, columns, row_stride, column_stride)
-    else:
-        return any_matrix_of_int64(data, rows, columns, row_stride, column_stride)
 
 
 cdef inline F[:, :, ::1] matrices(F* data, Py_ssize_t count, Py_ssize_t rows, Py_ssize_t columns) noexcept nogil:
