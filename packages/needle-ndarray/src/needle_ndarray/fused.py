@@ -1,6 +1,7 @@
 """Norms, cross-entropy and attention, forward and backward: each one verb of the backend."""
 
 import math
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -20,8 +21,7 @@ def cross_entropy(logits: NDArray, labels: NDArray) -> NDArray:
     [0.0, 10000.0]
     """
     logits, labels, out = RULES["cross_entropy"].prepare(logits, labels)
-    _check_labels("cross_entropy", logits, labels)
-    out.backend.cross_entropy(logits, labels, out)
+    _of_labels("cross_entropy", out.backend.cross_entropy, (logits, labels, out), logits, labels)
     return out
 
 
@@ -35,8 +35,7 @@ def cross_entropy_grad(grad: NDArray, logits: NDArray, labels: NDArray) -> NDArr
     labels : NDArray (...), integers in [0, c)
     """
     logits, labels, grad, out = RULES["cross_entropy_grad"].prepare(logits, labels, grad)
-    _check_labels("cross_entropy_grad", logits, labels)
-    out.backend.cross_entropy_grad(grad, logits, labels, out)
+    _of_labels("cross_entropy_grad", out.backend.cross_entropy_grad, (grad, logits, labels, out), logits, labels)
     return out
 
 
@@ -105,9 +104,18 @@ def _scale(what: str, scale: Any, d: int) -> float:
     return 1 / math.sqrt(max(d, 1)) if scale is None else number(what, "scale", scale)
 
 
-def _check_labels(what: str, logits: NDArray, labels: NDArray) -> None:
-    if labels.size:
+def _of_labels(what: str, verb: Callable[..., None], args: tuple[NDArray, ...], logits: NDArray, labels: NDArray) -> None:
+    """verb(*args), which on the CPU checks each label when it reads it; on an error this says which one is out of range."""
+    if labels.backend.name != "cpu" and labels.size:
         again(_check_classes, labels, what, logits.shape[-1])
+    failed = None
+    try:
+        verb(*args)
+    except IndexError as error:
+        failed = error
+    if failed is not None:
+        _check_classes(labels, what, logits.shape[-1])
+        raise failed
 
 
 def _check_classes(labels: NDArray, what: str, n: int) -> None:

@@ -230,7 +230,7 @@ def batch_norm(
     y = op(x if order is None else permute(x, order), weight, bias)
     if running_mean is not None or running_var is not None:
         array_of(y)  # in lazy mode too: the statistics are wanted now
-        count = x.size // n if n else 0
+        count = x.size // n if unbiased and n else 0
         shares = momentum, momentum * count / (count - 1) if unbiased and count > 1 else momentum
         for running, new, share in zip((running_mean, running_var), op.statistics, shares, strict=True):
             if running is not None:
