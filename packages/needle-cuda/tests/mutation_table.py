@@ -111,7 +111,7 @@ ROWS = [
     row(
         "sums of warps overwritten",
         "reduce.cu",
-        f"    {BARRIER}                        // the last row's results have been read\n",
+        f"    {BARRIER} // the last row's results have been read\n",
         "",
         "test_reduce_long_and_thin",
         op="sum",
@@ -290,7 +290,7 @@ ROWS = [
     row(
         "the weights overwritten",
         "attention.cu",
-        f"    {BARRIER}                    // all have read the tile of before\n",
+        f"    {BARRIER} // all have read the tile of before\n",
         "",
         "test_attention",
         verb="attention_grad",
@@ -300,7 +300,7 @@ ROWS = [
     row(
         "the weights read too early",
         "attention.cu",
-        f"        {BARRIER}                // the weights are there, and `right` was read\n",
+        f"        {BARRIER} // the weights are there, and `right` was read\n",
         "",
         "test_attention",
         verb="attention",

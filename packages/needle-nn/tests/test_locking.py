@@ -155,7 +155,7 @@ def test_a_full_disk_is_no_reason(tmp_path, monkeypatch):
     def full(*args):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(os, "pwrite", full)
+    monkeypatch.setattr(os, "write", full)
     path = tmp_path / ".lock"
     with Lock(path), pytest.raises(InUseError, match="by another process"), Lock(path):
         pass

@@ -4,9 +4,15 @@ import contextlib
 import errno
 import os
 import stat
+import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
+
+#: For os.open, as far as a system has them: not for child processes, nobody is waited for, bytes as they are (Windows).
+FLAGS = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NONBLOCK", "O_BINARY"))
+_one_place = threading.Lock()  # where each read moves the file's position
 
 
 def open_regular(path: Any) -> BinaryIO:
@@ -14,7 +20,7 @@ def open_regular(path: Any) -> BinaryIO:
 
     The open file itself is looked at, not its name: between two looks a name may get another meaning.
     """
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe would wait for somebody who writes
+    handle = os.open(path, os.O_RDONLY | FLAGS)  # a pipe would wait for somebody who writes
     try:
         mode = os.fstat(handle).st_mode
         if stat.S_ISDIR(mode):
@@ -30,6 +36,15 @@ def open_regular(path: Any) -> BinaryIO:
 def size_of(file: BinaryIO) -> int:
     """Bytes in an open file."""
     return os.fstat(file.fileno()).st_size
+
+
+def read_at(file: BinaryIO, buffer: memoryview, start: int) -> int:
+    """Read from a place in an open file into a buffer, as much as one call gives; return how many bytes that was."""
+    if hasattr(os, "preadv"):
+        return os.preadv(file.fileno(), [buffer], start)
+    with _one_place:
+        file.seek(start)
+        return file.readinto(buffer)  # type: ignore[attr-defined]
 
 
 @contextlib.contextmanager
@@ -59,7 +74,10 @@ def naming(path: Any) -> Iterator[None]:
 
 
 def _flush(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
+    folder = path.is_dir()
+    if folder and sys.platform == "win32":
+        return  # Windows opens no folders, and flushes only what can be written to
+    handle = os.open(path, os.O_RDONLY if folder else os.O_RDWR)
     try:
         os.fsync(handle)
     finally:

@@ -3,16 +3,26 @@
 import contextlib
 import datetime
 import errno
-import fcntl
 import os
 import re
 import socket
 import stat
+import sys
 from pathlib import Path
 from typing import Any
 
+from .files import FLAGS
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+    import msvcrt
+
 # What flock says where the file system has no locks.
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL}
+# Windows locks bytes, and lets nobody else read them: one that is far behind what the file says.
+_LOCKED_BYTE = 1 << 30
 _HOLDER = re.compile(r"process (\d+) on (\S+) since [-\d]+ [:\d]+")
 
 
@@ -55,8 +65,7 @@ class Lock:
     def __exit__(self, *error: Any) -> None:
         self._depth -= 1
         if not self._depth:
-            self.path.unlink(missing_ok=True)
-            os.close(self._handle)  # and with it the lock
+            self._give_back()
             self._clear()
 
     def _take(self) -> None:
@@ -71,7 +80,16 @@ class Lock:
         now = datetime.datetime.now().isoformat(" ", "seconds")
         with contextlib.suppress(OSError):  # on a full disk it is held by "another process"
             os.ftruncate(handle, 0)
-            os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()} since {now}\n".encode(), 0)
+            os.lseek(handle, 0, os.SEEK_SET)
+            os.write(handle, f"process {os.getpid()} on {socket.gethostname()} since {now}\n".encode())
+
+    def _give_back(self) -> None:
+        if fcntl:
+            self.path.unlink(missing_ok=True)
+        os.close(self._handle)  # and with it the lock
+        if not fcntl:
+            with contextlib.suppress(OSError):  # Windows removes no open file: one that the next holder has stays
+                self.path.unlink(missing_ok=True)
 
     def _locked_file(self) -> int:
         for left in reversed(range(100)):
@@ -86,7 +104,7 @@ class Lock:
     def _try(self) -> int | None:
         """The locked file; None if its last holder has removed it in between."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
+        flags = os.O_RDWR | os.O_CREAT | FLAGS | getattr(os, "O_NOFOLLOW", 0)
         handle = os.open(self.path, flags, 0o666)
         try:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
@@ -103,9 +121,10 @@ class Lock:
 
     def _lock(self, handle: int) -> None:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _hold(handle)
         except OSError as error:
-            told = os.pread(handle, 300, 0).decode(errors="replace").strip()
+            os.lseek(handle, 0, os.SEEK_SET)
+            told = os.read(handle, 300).decode(errors="replace").strip()
             holder = _HOLDER.fullmatch(told)
             if error.errno in _NO_LOCKS and not (holder and _runs(int(holder[1]), holder[2])):
                 return
@@ -121,10 +140,21 @@ class Lock:
         self._made = []
 
 
+def _hold(handle: int) -> None:
+    """Let the kernel hold an open file for this handle; OSError where another one has it."""
+    if fcntl:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return
+    os.lseek(handle, _LOCKED_BYTE, os.SEEK_SET)
+    msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+
+
 def _runs(process: int, host: str) -> bool:
     """Whether another process of this number runs here; this process's own number is that of a container's earlier life."""
     if host != socket.gethostname() or process == os.getpid():
         return False
+    if sys.platform == "win32":
+        return True  # os.kill would end it
     try:
         os.kill(process, 0)
     except ProcessLookupError:

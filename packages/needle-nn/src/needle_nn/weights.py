@@ -25,7 +25,7 @@ import numpy as np
 
 from needle import Tensor
 from needle_ndarray import NDArray, empty
-from needle_nn.files import open_regular, size_of
+from needle_nn.files import open_regular, read_at, size_of
 
 #: safetensors' dtypes: NumPy's, and the one a Needle tensor gets.
 DTYPES = {
@@ -165,7 +165,7 @@ class _File:
         done = 0
         while done < len(buffer):
             try:
-                count = os.preadv(self.file.fileno(), [buffer[done:]], start + done)
+                count = read_at(self.file, buffer[done:], start + done)
             except OSError as error:
                 raise CheckpointError(f"{self.path}: {name}: {error.strerror or error}") from None
             if not count:

@@ -22,7 +22,7 @@ struct Attention {
 };
 
 #define ATTENTION_KERNEL extern "C" __global__ void __launch_bounds__(TILE_THREADS, 1)
-#define DOWN ((int)threadIdx.x / 16)    // a thread's rows of a tile are queries, its columns keys
+#define DOWN ((int)threadIdx.x / 16) // a thread's rows of a tile are queries, its columns keys
 #define ALONG ((int)threadIdx.x % 16)
 
 // Over the 16 threads that share their rows
@@ -32,7 +32,7 @@ DEVICE T row_sum(T a) {
     return a;
 }
 
-DEVICE T row_max(T a) {                 // NaN is left out: it comes through the differences
+DEVICE T row_max(T a) { // NaN is left out: it comes through the differences
 #pragma unroll
     for (int d = 8; d > 0; d /= 2) {
         const T other = __shfl_xor_sync(FULL_WARP, a, d);
@@ -85,7 +85,7 @@ DEVICE void weight_grad(const Attention& job, const Block& block, const T* grad,
 // The tile to shared memory, [query][key] or, turned, [key][query]
 template <bool TURNED>
 DEVICE void store(const T (&values)[R][R], T* weights) {
-    __syncthreads();                    // all have read the tile of before
+    __syncthreads(); // all have read the tile of before
 #pragma unroll
     for (int i = 0; i < R; i++)
 #pragma unroll
@@ -100,7 +100,7 @@ DEVICE void multiply_stored(const T* weights, Panel<R> b, i64 count, T* right, T
     T held[R];
     b.fetch(count, held);
     for (i64 k = 0; k < count; k += DEPTH) {
-        __syncthreads();                // the weights are there, and `right` was read
+        __syncthreads(); // the weights are there, and `right` was read
         b.keep(held, right);
         __syncthreads();
         if (k + DEPTH < count) b.fetch(count - k - DEPTH, held);
@@ -113,18 +113,24 @@ DEVICE Panel<R> columns_of(const T* from, const Matrix& at, i64 row, i64 column,
     return Panel<R>(from + row * at.row + column * at.column, at.column, at.row, columns - column);
 }
 
-DEVICE i64 rows_left(i64 rows, i64 from) { return rows - from < SIDE ? rows - from : SIDE; }
+DEVICE i64 rows_left(i64 rows, i64 from) {
+    return rows - from < SIDE ? rows - from : SIDE;
+}
 
-#define ROOM                                                \
-    __shared__ alignas(16) T left[Tile<R>::SIZE];           \
-    __shared__ alignas(16) T right[Tile<R>::SIZE];          \
+#define ROOM                                       \
+    __shared__ alignas(16) T left[Tile<R>::SIZE];  \
+    __shared__ alignas(16) T right[Tile<R>::SIZE]; \
     __shared__ alignas(16) T weights[SIDE * PITCH]
 
-#define BLOCK_OF(batch)                                                                                                      \
-    {q + place(job.q.batch, batch), k + place(job.k.batch, batch), v + place(job.v.batch, batch),                            \
-     job.masked == BOOL_MASK ? (const void*)((const bool*)mask + place(job.mask.batch, batch))                               \
-                             : (const void*)((const T*)mask + place(job.mask.batch, batch)),                                 \
-     left, right, weights}
+#define BLOCK_OF(batch)                                                                        \
+    {q + place(job.q.batch, batch),                                                            \
+     k + place(job.k.batch, batch),                                                            \
+     v + place(job.v.batch, batch),                                                            \
+     job.masked == BOOL_MASK ? (const void*)((const bool*)mask + place(job.mask.batch, batch)) \
+                             : (const void*)((const T*)mask + place(job.mask.batch, batch)),   \
+     left,                                                                                     \
+     right,                                                                                    \
+     weights}
 
 // ---- Forward -------------------------------------------------------------------------------------------------------------
 
@@ -166,8 +172,7 @@ ATTENTION_KERNEL attention(const T* q, const T* k, const T* v, const void* mask,
 #pragma unroll
             for (int j = 0; j < R; j++) {
                 const i64 y = query + corner<R>(DOWN, i), x = column + corner<R>(ALONG, j);
-                if (y < job.t && x < job.e)
-                    out[(batch * job.t + y) * job.e + x] = total[i] == 0 ? (T)0 : sums[i][j] / total[i];
+                if (y < job.t && x < job.e) out[(batch * job.t + y) * job.e + x] = total[i] == 0 ? (T)0 : sums[i][j] / total[i];
             }
     }
 }

@@ -119,7 +119,9 @@ DEVICE bool aligned(const E* p) {
 // ---- Numbers -----------------------------------------------------------------------------------------------------------
 
 #if defined(T_FLOATING)
-DEVICE T infinity() { return (T)__int_as_float(0x7f800000); }
+DEVICE T infinity() {
+    return (T)__int_as_float(0x7f800000);
+}
 #endif
 
 // The kinds of a value: NaN is not itself, an infinity minus itself is not 0.

@@ -28,7 +28,9 @@ struct Walk {
     }
 };
 
-DEVICE bool in(i64 i, i64 n) { return (u64)i < (u64)n; }
+DEVICE bool in(i64 i, i64 n) {
+    return (u64)i < (u64)n;
+}
 
 const i64 NOWHERE = -(1LL << 62);       // a place that no step leads into an image
 
@@ -175,8 +177,7 @@ struct Turned : Part<R> {
     __device__ void fetch(i64 left, T (&held)[R]) {
         const T* from = weight + (tap.a * at.kw + tap.b) * at.channels() * at.f + tap.c;
 #pragma unroll
-        for (int i = 0; i < R; i++)
-            held[i] = k < left && side + i * side_step < sides ? from[i * side_step * at.f] : (T)0;
+        for (int i = 0; i < R; i++) held[i] = k < left && side + i * side_step < sides ? from[i * side_step * at.f] : (T)0;
         tap.advance(DEPTH);
     }
 };

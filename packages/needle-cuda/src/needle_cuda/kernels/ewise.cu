@@ -54,16 +54,16 @@ DEVICE void binary_strided(const T* a, const T* b, typename Op::R* out, const Jo
 }
 
 // An op is a struct with its formula; the last lines of this file make kernels of the one that the module is compiled for.
-#define UNARY(name, Type, formula)                    \
-    struct name##_op {                                \
-        typedef Type R;                               \
-        DEVICE R of(T a) { return formula; }          \
+#define UNARY(name, Type, formula)           \
+    struct name##_op {                       \
+        typedef Type R;                      \
+        DEVICE R of(T a) { return formula; } \
     };
 
-#define BINARY(name, Type, formula)                   \
-    struct name##_op {                                \
-        typedef Type R;                               \
-        DEVICE R of(T a, T b) { return formula; }     \
+#define BINARY(name, Type, formula)               \
+    struct name##_op {                            \
+        typedef Type R;                           \
+        DEVICE R of(T a, T b) { return formula; } \
     };
 
 // ---- Formulas longer than a line -----------------------------------------------------------------------------------------
@@ -77,7 +77,7 @@ DEVICE T signed_zero(bool negative) {
 // a - floor(a / b) b, with the sign of b
 DEVICE T remainder_of(T a, T b) {
     const T r = fmod(a, b);
-    if (b == 0) return r;               // NaN
+    if (b == 0) return r; // NaN
     if (r != 0) return (b < 0) != (r < 0) ? r + b : r;
     return signed_zero(b < 0);
 }
@@ -113,7 +113,7 @@ DEVICE T normal_cdf(T a) {
 DEVICE T logaddexp_of(T a, T b) {
     const double high = a >= b ? a : b, low = a >= b ? b : a;
     if (a != a || b != b) return a + b;
-    return T(high - low == high - low ? high + log1p(exp(low - high)) : high);     // both infinite: their difference is NaN
+    return T(high - low == high - low ? high + log1p(exp(low - high)) : high); // both infinite: their difference is NaN
 }
 
 #elif !defined(T_BOOL)
@@ -288,7 +288,8 @@ KERNEL where(const bool* condition, i64 c_step, bool c_value, const T* a, i64 a_
     const bool one_c = c_step ? false : condition == 0 ? c_value : *condition;
     const T one_a = a_step ? T(0) : a == 0 ? a_value : *a;
     const T one_b = b_step ? T(0) : b == 0 ? b_value : *b;
-    const bool fit = aligned(out) && (c_step == 0 || aligned(condition)) && (a_step == 0 || aligned(a)) && (b_step == 0 || aligned(b));
+    const bool fit =
+        aligned(out) && (c_step == 0 || aligned(condition)) && (a_step == 0 || aligned(a)) && (b_step == 0 || aligned(b));
     const i64 fours = fit ? n / 4 : 0;
     FOR_EACH(i, fours) {
         Four<bool> c;

@@ -4,7 +4,8 @@
 // and takes its entries in order. Bound by memory, and by the row that most entries name: its entries are added one by one.
 
 // out[i, :] = a[index[i], :]
-KERNEL take(const T* a, const i64* index, T* out, i64 a_row, i64 index_step, i64 out_row, const Joint inner, i64 rows, i64 columns) {
+KERNEL take(const T* a, const i64* index, T* out, i64 a_row, i64 index_step, i64 out_row, const Joint inner, i64 rows,
+            i64 columns) {
     FOR_EACH(i, rows * columns) {
         const i64 row = i / columns;
         const Places<2> at = places<2>(inner, i - row * columns);
@@ -26,8 +27,8 @@ KERNEL put_few(T* a, const i64* index, const T* values, i64 a_row, i64 index_ste
     }
 }
 
-KERNEL scatter_add_few(T* a, const i64* index, const T* values, i64 a_row, i64 index_step, i64 values_row, const Joint inner, i64 rows,
-                       i64 columns) {
+KERNEL scatter_add_few(T* a, const i64* index, const T* values, i64 a_row, i64 index_step, i64 values_row, const Joint inner,
+                       i64 rows, i64 columns) {
     FOR_EACH(i, rows * columns) {
         const i64 row = i / columns, target = index[row * index_step];
         bool first = true;
@@ -68,7 +69,7 @@ KERNEL scatter_add_sorted(T* a, const i64* keys, const i64* order, const T* valu
 
 // ---- The sort: a pass for each digit, least significant first; blocks of 256 threads, a slice of the entries each -----------------
 
-#ifdef T_INT64              // independent of the dtype of the rows: compiled once
+#ifdef T_INT64 // independent of the dtype of the rows: compiled once
 
 const int DIGITS = 256, SORT_WARPS = 8;
 
@@ -104,8 +105,8 @@ KERNEL sort_count(const i64* keys, i64* counts, int shift, i64 slice, i64 n) {
 // starts is the running sum of counts: where the block's entries of a digit end. Entries keep their order.
 KERNEL sort_move(const i64* keys, const i64* order, const i64* counts, const i64* starts, i64* new_keys, i64* new_order, int shift,
                  i64 slice, i64 n) {
-    __shared__ i64 next[DIGITS];                    // where the next entry of a digit goes
-    __shared__ int of_warp[SORT_WARPS][DIGITS];     // entries of a digit that a warp has in this round
+    __shared__ i64 next[DIGITS]; // where the next entry of a digit goes
+    __shared__ int of_warp[SORT_WARPS][DIGITS]; // entries of a digit that a warp has in this round
     const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
     const i64 first = blockIdx.x * slice, last = first + slice < n ? first + slice : n;
     const i64 own = (i64)threadIdx.x * gridDim.x + blockIdx.x;
@@ -117,7 +118,7 @@ KERNEL sort_move(const i64* keys, const i64* order, const i64* counts, const i64
         const bool in = i < last;
         const i64 key = in ? keys[i] : 0;
         const int digit = digit_of(key, shift);
-        u32 same = __ballot_sync(FULL_WARP, in);    // lanes with the same digit
+        u32 same = __ballot_sync(FULL_WARP, in); // lanes with the same digit
 #pragma unroll
         for (int bit = 0; bit < 8; bit++) {
             const u32 set = __ballot_sync(FULL_WARP, digit >> bit & 1);

@@ -5,8 +5,8 @@
 // Blocks: (tiles of out, parts of k, matrices of the batch). With several parts of k, out is (parts, batch, m, n) and added up
 // afterwards, in order.
 template <int R>
-DEVICE void matmul_tiles(const T* a, const Matrix& a_at, const T* b, const Matrix& b_at, i64 m, i64 k, i64 n, i64 batches,
-                         i64 span, i64 part_step, T* left, T* right, T* out, const Matrix& out_at) {
+DEVICE void matmul_tiles(const T* a, const Matrix& a_at, const T* b, const Matrix& b_at, i64 m, i64 k, i64 n, i64 batches, i64 span,
+                         i64 part_step, T* left, T* right, T* out, const Matrix& out_at) {
     const i64 side = Tile<R>::SIDE, across = (n + side - 1) / side;
     const i64 row = blockIdx.x / across * side, column = blockIdx.x % across * side;
     const i64 first = blockIdx.y * span, last = first + span < k ? first + span : k;
@@ -30,8 +30,8 @@ DEVICE void matmul_tiles(const T* a, const Matrix& a_at, const T* b, const Matri
 
 #define MATMUL(name, R, BLOCKS)                                                                                        \
     extern "C" __global__ void __launch_bounds__(TILE_THREADS, BLOCKS)                                                 \
-    name(const T* a, const Matrix a_at, const T* b, const Matrix b_at, i64 m, i64 k, i64 n, i64 batches, i64 span,     \
-         i64 part_step, T* out, const Matrix out_at) {                                                                 \
+        name(const T* a, const Matrix a_at, const T* b, const Matrix b_at, i64 m, i64 k, i64 n, i64 batches, i64 span, \
+             i64 part_step, T* out, const Matrix out_at) {                                                             \
         __shared__ alignas(16) T left[Tile<R>::SIZE];                                                                  \
         __shared__ alignas(16) T right[Tile<R>::SIZE];                                                                 \
         matmul_tiles<R>(a, a_at, b, b_at, m, k, n, batches, span, part_step, left, right, out, out_at);                \

@@ -56,8 +56,8 @@ KERNEL logsumexp(const T* a, const View a_rows, i64 a_step, i64 rows, i64 n, T* 
 }
 
 // out = log sum e^(a - max) - (a[label] - max)
-KERNEL cross_entropy(const T* a, const View a_rows, i64 a_step, const i64* labels, const View labels_lead, i64 rows, i64 n,
-                     T* out, const View out_lead) {
+KERNEL cross_entropy(const T* a, const View a_rows, i64 a_step, const i64* labels, const View labels_lead, i64 rows, i64 n, T* out,
+                     const View out_lead) {
     __shared__ T largest_scratch[WARP];
     __shared__ Wide sum_scratch[WARP];
     FOR_ROWS(row, rows) {

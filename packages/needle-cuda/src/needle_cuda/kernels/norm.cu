@@ -40,8 +40,7 @@ KERNEL layer_norm(const T* x, const View x_rows, i64 x_step, i64 rows, i64 n, co
 // dx = scale (g - mean g - x^ mean(g x^)) for g = grad weight, x^ = scale (x - mean); means (from the first element) and scales of
 // the rows go to `statistics` (2, rows). Bound by bandwidth.
 KERNEL layer_norm_grad(const T* grad, const View grad_rows, i64 grad_step, const T* x, const View x_rows, i64 x_step, i64 rows,
-                       i64 n, const T* weight, i64 weight_step, double eps, T* statistics, T* dx, const View dx_rows,
-                       i64 dx_step) {
+                       i64 n, const T* weight, i64 weight_step, double eps, T* statistics, T* dx, const View dx_rows, i64 dx_step) {
     __shared__ Wide scratch[WARP];
     FOR_ROWS(row, rows) {
         const T* a = x + place(x_rows, row);
@@ -219,8 +218,7 @@ KERNEL batch_norm_grad_parts(const T* grad, const View grad_rows, i64 grad_step,
 
 // dweight, dbias, and (3, n) of what batch_norm_grad needs: mean of grad, coefficient of x - mean, weight / sqrt(var + eps).
 KERNEL batch_norm_grad_totals(const Wide* parts, i64 count, i64 rows, i64 n, const T* var, i64 var_step, const T* weight,
-                              i64 weight_step, double eps, T* statistics, T* dweight, i64 dweight_step, T* dbias,
-                              i64 dbias_step) {
+                              i64 weight_step, double eps, T* statistics, T* dweight, i64 dweight_step, T* dbias, i64 dbias_step) {
     FOR_EACH(column, n) {
         const Wide scale = 1 / sqrt((Wide)var[column * var_step] + eps);
         const Wide along = parts_sum(parts, count, n, 0, column) * scale, sum = parts_sum(parts, count, n, 1, column);

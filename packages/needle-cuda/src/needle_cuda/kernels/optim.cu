@@ -25,10 +25,10 @@ DEVICE int parameter_of(const Parameters& all, i64 block) {
 }
 
 // Each element i of the block's chunk of parameter k
-#define FOR_CHUNK(i, k, all)                                                                                                 \
-    const int k = parameter_of(all, blockIdx.x);                                                                             \
-    const i64 i##_from = (blockIdx.x - all.first[k]) * CHUNK;                                                                \
-    const i64 i##_to = i##_from + CHUNK < all.size[k] ? i##_from + CHUNK : all.size[k];                                      \
+#define FOR_CHUNK(i, k, all)                                                            \
+    const int k = parameter_of(all, blockIdx.x);                                        \
+    const i64 i##_from = (blockIdx.x - all.first[k]) * CHUNK;                           \
+    const i64 i##_to = i##_from + CHUNK < all.size[k] ? i##_from + CHUNK : all.size[k]; \
     for (i64 i = i##_from + threadIdx.x; i < i##_to; i += blockDim.x)
 
 // g + weight_decay p + l1 sign(p); penalties of 0 are left out

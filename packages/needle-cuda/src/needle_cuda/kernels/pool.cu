@@ -18,9 +18,7 @@ struct Pixel {
         row = place / w % h;
         n = place / w / h;
     }
-    __device__ i64 in(const i64* strides) const {
-        return n * strides[0] + row * strides[1] + column * strides[2] + c * strides[3];
-    }
+    __device__ i64 in(const i64* strides) const { return n * strides[0] + row * strides[1] + column * strides[2] + c * strides[3]; }
 };
 
 // The part [from, to) of a window that lies in the image

@@ -30,17 +30,27 @@ DEVICE double log_unit(double x) {
     const i64 e = (bits - 0x3fe6a09e667f3bcdLL) >> 52;
     const double m = __longlong_as_double(bits - e * 0x0010000000000000LL);
     const double s = (m - 1.0) / (m + 1.0), z = s * s;
-    const double series = 1.0 + z * (1.0 / 3 + z * (1.0 / 5 + z * (1.0 / 7 + z * (1.0 / 9 + z * (1.0 / 11 + z * (
-        1.0 / 13 + z * (1.0 / 15 + z * (1.0 / 17 + z * (1.0 / 19)))))))));
+    const double series =
+        1.0 + z * (1.0 / 3 +
+                   z * (1.0 / 5 +
+                        z * (1.0 / 7 +
+                             z * (1.0 / 9 + z * (1.0 / 11 + z * (1.0 / 13 + z * (1.0 / 15 + z * (1.0 / 17 + z * (1.0 / 19)))))))));
     return (double)e * 0.6931471805599453 + 2.0 * s * series;
 }
 
 // sin(pi/2 x) for x in [0, 1], by Taylor's series
 DEVICE double sine_quarter(double x) {
     const double t = x * 1.5707963267948966, z = t * t;
-    return t * (1.0 - z * (1.0 / 6) * (1.0 - z * (1.0 / 20) * (1.0 - z * (1.0 / 42) * (1.0 - z * (1.0 / 72) * (
-        1.0 - z * (1.0 / 110) * (1.0 - z * (1.0 / 156) * (1.0 - z * (1.0 / 210) * (1.0 - z * (1.0 / 272) * (
-            1.0 - z * (1.0 / 342))))))))));
+    return t *
+           (1.0 - z * (1.0 / 6) *
+                      (1.0 - z * (1.0 / 20) *
+                                 (1.0 - z * (1.0 / 42) *
+                                            (1.0 - z * (1.0 / 72) *
+                                                       (1.0 - z * (1.0 / 110) *
+                                                                  (1.0 - z * (1.0 / 156) *
+                                                                             (1.0 - z * (1.0 / 210) *
+                                                                                        (1.0 - z * (1.0 / 272) *
+                                                                                                   (1.0 - z * (1.0 / 342))))))))));
 }
 
 // Box and Muller: two normal numbers in place, from u in (0, 1] and v in [0, 1)

@@ -2,11 +2,11 @@
 // the last axis, each of n elements. Every array may be a view with any strides, and results may lie where the lines below say.
 // Bound by bandwidth.
 
-struct Plane {                          // steps along the rows and columns of a matrix
+struct Plane { // steps along the rows and columns of a matrix
     i64 row, column;
 };
 
-DEVICE T sigmoid(T a) {                 // by e^-|a|, which does not overflow
+DEVICE T sigmoid(T a) { // by e^-|a|, which does not overflow
     const T small = exp(-(a < 0 ? -a : a));
     return (a < 0 ? small : (T)1) / (1 + small);
 }
@@ -71,9 +71,9 @@ KERNEL gru_cell(const T* x, const Plane x_at, const T* y, const Plane y_at, cons
 
 // d = dy + dh, dn = d (1 - z) (1 - n^2), dz = d (h - n) z (1 - z), dr = dn m r (1 - r);  dx = dr, dz, dn;  ds = dr, dz, dn r;
 // dh_out = d z, which may lie where dh does
-KERNEL gru_cell_grad(const T* dy, const Plane dy_at, const T* dh, const Plane dh_at, const T* h, const Plane h_at,
-                     const T* gates, const Plane gates_at, i64 rows, i64 n, T* dx, const Plane dx_at, T* ds, const Plane ds_at,
-                     T* dh_out, const Plane dh_out_at) {
+KERNEL gru_cell_grad(const T* dy, const Plane dy_at, const T* dh, const Plane dh_at, const T* h, const Plane h_at, const T* gates,
+                     const Plane gates_at, i64 rows, i64 n, T* dx, const Plane dx_at, T* ds, const Plane ds_at, T* dh_out,
+                     const Plane dh_out_at) {
     FOR_EACH(at, rows * n) {
         const i64 row = at / n, column = at - row * n;
         const T r = GATE(gates, 0), z = GATE(gates, 1), each = GATE(gates, 2), m = GATE(gates, 3);

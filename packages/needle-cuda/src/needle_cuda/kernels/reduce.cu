@@ -19,7 +19,7 @@ struct sum_op {
         const double lost = fabs(a.sum) >= fabs(b.sum) ? (a.sum - sum) + b.sum : (b.sum - sum) + a.sum;
         return {sum, a.lost + b.lost + lost};
     }
-    DEVICE R end(A a) { return a.lost - a.lost == 0 ? a.sum + a.lost : a.sum; }     // inf - inf is not what was lost
+    DEVICE R end(A a) { return a.lost - a.lost == 0 ? a.sum + a.lost : a.sum; } // inf - inf is not what was lost
 #elif defined(T_FLOAT32)
     typedef double A;
     typedef float R;
@@ -110,10 +110,10 @@ struct all_op {
 
 struct Found {
     T value;
-    i64 at;                         // -1: nothing yet
+    i64 at; // -1: nothing yet
 };
 
-DEVICE bool before(T a, T b, int sign) {    // whether a comes before b: NaN first
+DEVICE bool before(T a, T b, int sign) { // whether a comes before b: NaN first
     return is_nan(a) ? !is_nan(b) : sign > 0 ? a > b : a < b;
 }
 
@@ -167,7 +167,7 @@ DEVICE typename Op::A across(typename Op::A a) {
 #pragma unroll
     for (int d = WARP / 2; d > 0; d /= 2) a = Op::join(a, down(a, d));
     if (blockDim.x == WARP) return a;
-    __syncthreads();                        // the last row's results have been read
+    __syncthreads(); // the last row's results have been read
     if (threadIdx.x % WARP == 0) of_warp[threadIdx.x / WARP] = a;
     __syncthreads();
     if (threadIdx.x == 0) {
@@ -254,16 +254,16 @@ DEVICE void finish(const typename Op::A* partial, typename Op::R* out, const Joi
     }
 }
 
-#ifdef REDUCE_OP            // a module holds one op: -DREDUCE_OP=sum
+#ifdef REDUCE_OP // a module holds one op: -DREDUCE_OP=sum
 typedef JOIN(REDUCE_OP, _op) Chosen;
 
-KERNEL JOIN(JOIN(reduce_, REDUCE_OP), _rows)(const T* a, Chosen::R* out, Chosen::A* partial, const Joint kept, const View reduced, i64 n,
-                                             i64 m, i64 parts) {
+KERNEL JOIN(JOIN(reduce_, REDUCE_OP), _rows)(const T* a, Chosen::R* out, Chosen::A* partial, const Joint kept, const View reduced,
+                                             i64 n, i64 m, i64 parts) {
     rows<Chosen>(a, out, partial, kept, reduced, n, m, parts);
 }
 
-KERNEL JOIN(JOIN(reduce_, REDUCE_OP), _columns)(const T* a, Chosen::R* out, Chosen::A* partial, const Joint kept, const View reduced,
-                                                i64 n, i64 m, i64 parts) {
+KERNEL JOIN(JOIN(reduce_, REDUCE_OP), _columns)(const T* a, Chosen::R* out, Chosen::A* partial, const Joint kept,
+                                                const View reduced, i64 n, i64 m, i64 parts) {
     columns<Chosen>(a, out, partial, kept, reduced, n, m, parts);
 }
 
@@ -276,7 +276,7 @@ KERNEL JOIN(JOIN(reduce_, REDUCE_OP), _finish)(const Chosen::A* partial, Chosen:
 
 #if !defined(REDUCE_OP) && (defined(T_FLOATING) || defined(T_INT64))
 
-const int EACH = 4;                         // neighbours that a thread adds up by itself
+const int EACH = 4; // neighbours that a thread adds up by itself
 
 DEVICE Wide wide_add(Wide a, Wide b) {
 #ifdef T_FLOATING
@@ -299,7 +299,7 @@ KERNEL scan_rows(const T* a, T* out, Wide* totals, const Joint kept, i64 a_step,
             if (first + k < m) total = wide_add(total, (Wide)a[at.at[1] + (first + k) * a_step]);
             own[k] = total;
         }
-        Wide up_to = total;                 // of this lane and those before it
+        Wide up_to = total; // of this lane and those before it
 #pragma unroll
         for (int d = 1; d < WARP; d *= 2) {
             const Wide other = __shfl_up_sync(FULL_WARP, up_to, d);
@@ -307,7 +307,7 @@ KERNEL scan_rows(const T* a, T* out, Wide* totals, const Joint kept, i64 a_step,
         }
         Wide earlier = __shfl_up_sync(FULL_WARP, up_to, 1);
         if (lane == 0) earlier = 0;
-        __syncthreads();                    // the last tile's sums have been read
+        __syncthreads(); // the last tile's sums have been read
         if (lane == WARP - 1) of_warp[warp] = up_to;
         __syncthreads();
         Wide warps = 0;

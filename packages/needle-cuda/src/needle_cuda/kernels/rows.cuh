@@ -2,7 +2,7 @@
 // Blocks are (threads per row, rows): rows of a warp each lie side by side in a block, a row of more threads has the block.
 
 // Each row, whatever the size of the grid; all threads of a row see the same one.
-#define FOR_ROWS(row, rows)                                                                                               \
+#define FOR_ROWS(row, rows) \
     for (i64 row = (i64)blockIdx.x * blockDim.y + threadIdx.y; row < (rows); row += (i64)gridDim.x * blockDim.y)
 // Each element of a row: neighbouring threads take neighbouring ones.
 #define FOR_COLUMNS(j, n) for (i64 j = threadIdx.x; j < (n); j += blockDim.x)
@@ -34,4 +34,3 @@ struct Adder {
     }
     __device__ Wide sum() const { return total + run; }
 };
-

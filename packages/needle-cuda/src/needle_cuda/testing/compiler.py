@@ -1,6 +1,5 @@
 """Compiles CUDA text with g++, once: what is compiled is kept in a private folder, by a hash of all it depends on."""
 
-import fcntl
 import hashlib
 import os
 import re
@@ -136,6 +135,8 @@ def headers() -> str:
 
 def folder() -> Path:
     """The folder of compiled kernels. Its files are loaded as code, so nobody else may write there."""
+    if not hasattr(os, "getuid"):
+        raise CompileError("CUDA's emulation needs Linux or macOS; on Windows it runs within WSL")
     path = Path(settings.cache or Path(tempfile.gettempdir()) / f"needle-cuda-emulation-{os.getuid()}")
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = path.stat()
@@ -150,6 +151,8 @@ def once(key: Sequence[str], suffix: str, make) -> Path:
     path = folder() / (name + suffix)
     if path.exists():
         return path
+    import fcntl  # which Windows does not have
+
     with open(path.with_suffix(".lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not path.exists():

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,8 @@ def check(args: argparse.Namespace) -> int:
     from needle_nn.learning.checking import THE_FILE, check_file
 
     found, folder = _chapter(args.chapter), Path(args.folder)
+    if not hasattr(os, "killpg"):
+        raise UsageError("checks end a file that takes too long, which needs Linux or macOS; on Windows use WSL")
     if args.seconds is not None and not args.seconds > 0:
         raise UsageError(f"--seconds must be above 0, got {args.seconds:g}")
     path = folder / found.file()

@@ -4,7 +4,6 @@ import importlib
 import json
 import linecache
 import os
-import resource
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +11,11 @@ from typing import Any
 
 from .catalogue import Chapter, chapter
 from .expect import THE_FILE, Check, Student, explain
+
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
 
 MEMORY = 8 << 30  # bytes of address space: an endless list ends in MemoryError before the machine swaps
 
@@ -61,6 +65,8 @@ def results(which: Chapter, path: Path, first: int) -> Iterator[dict]:
 
 
 def limit_memory() -> None:
+    if resource is None:
+        return
     try:
         soft, hard = resource.getrlimit(resource.RLIMIT_AS)
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY if soft == resource.RLIM_INFINITY else min(soft, MEMORY), hard))

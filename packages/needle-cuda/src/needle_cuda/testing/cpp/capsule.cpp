@@ -9,7 +9,9 @@ extern "C" {
 void PyErr_Fetch(void** type, void** value, void** traceback);
 void PyErr_Restore(void* type, void* value, void* traceback);
 
-void emulator_set_capsule_destructor(Destructor given) { destroy = given; }
+void emulator_set_capsule_destructor(Destructor given) {
+    destroy = given;
+}
 
 void emulator_destroy_capsule(void* capsule) {
     void *type, *value, *traceback;

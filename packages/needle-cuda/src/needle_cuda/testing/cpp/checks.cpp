@@ -94,10 +94,8 @@ static std::string place() {
 
 static void report_race(const char* memory, const char* mine, const char* theirs, Stamp earlier, Stamp me) {
     char who[96];
-    if (earlier.block == me.block)
-        snprintf(who, sizeof who, "thread %u of the block", unsigned(earlier.thread));
-    else
-        snprintf(who, sizeof who, "thread %u of another block", unsigned(earlier.thread));
+    if (earlier.block == me.block) snprintf(who, sizeof who, "thread %u of the block", unsigned(earlier.thread));
+    else snprintf(who, sizeof who, "thread %u of another block", unsigned(earlier.thread));
     emulator_fail("race: %s %s by thread %u and %s by %s, with no barrier between them%s", memory, mine, unsigned(me.thread),
                   theirs, who, (", " + place()).c_str());
 }
@@ -143,22 +141,22 @@ static void check_shared(uintptr_t address, size_t size, bool store, bool atomic
     }
     if (!inside)
         emulator_fail("%s %zu bytes out of bounds of shared memory, at byte %td of `%s`, which has %zu, %s",
-                      store ? "stores" : "loads", size, near ? ptrdiff_t(address - near->start) : -1,
-                      near ? near->name : "?", near ? near->size : 0, place().c_str());
+                      store ? "stores" : "loads", size, near ? ptrdiff_t(address - near->start) : -1, near ? near->name : "?",
+                      near ? near->size : 0, place().c_str());
     size_t offset = address - reinterpret_cast<uintptr_t>(shared_memory);
     oldest = now.block_number;
     size_t missing = 0, first = 0;
     for (size_t at = 0; at < size; at += 4) {
         Cell& cell = shared_cells[offset + at];
-        bool written = cell.store.block == now.block_number ||
-                       shared_cells[(offset + at) & ~size_t(3)].store.block == now.block_number;
+        bool written =
+            cell.store.block == now.block_number || shared_cells[(offset + at) & ~size_t(3)].store.block == now.block_number;
         if (!written && !missing++) first = at;
         check_cell(cell, store, atomic, near->name);
     }
     // A struct is loaded as a whole, with gaps that nobody writes.
     if ((!store || atomic) && missing && (size <= 8 || missing * 8 > size))
-        emulator_fail("loads shared memory that was not written: byte %zu of `%s`, %s", address + first - near->start,
-                      near->name, place().c_str());
+        emulator_fail("loads shared memory that was not written: byte %zu of `%s`, %s", address + first - near->start, near->name,
+                      place().c_str());
 }
 
 static void report_outside(uintptr_t address, size_t size, bool store) {
@@ -248,18 +246,30 @@ static void check_aligned(const void* pointer, size_t size, bool store, const vo
     check(pointer, size, store, false, from);
 }
 
-#define HOOK(size)                                                                                                      \
-    void __tsan_read##size(void* address) { check_aligned(address, size, false, __builtin_return_address(0)); }          \
-    void __tsan_write##size(void* address) { check_aligned(address, size, true, __builtin_return_address(0)); }          \
-    void __tsan_unaligned_read##size(void* address) { check(address, size, false, false, __builtin_return_address(0)); } \
-    void __tsan_unaligned_write##size(void* address) { check(address, size, true, false, __builtin_return_address(0)); }
+#define HOOK(size)                                                        \
+    void __tsan_read##size(void* address) {                               \
+        check_aligned(address, size, false, __builtin_return_address(0)); \
+    }                                                                     \
+    void __tsan_write##size(void* address) {                              \
+        check_aligned(address, size, true, __builtin_return_address(0));  \
+    }                                                                     \
+    void __tsan_unaligned_read##size(void* address) {                     \
+        check(address, size, false, false, __builtin_return_address(0));  \
+    }                                                                     \
+    void __tsan_unaligned_write##size(void* address) {                    \
+        check(address, size, true, false, __builtin_return_address(0));   \
+    }
 HOOK(1)
 HOOK(2)
 HOOK(4)
 HOOK(8)
 HOOK(16)
-void __tsan_read_range(void* address, size_t size) { check(address, size, false, false, __builtin_return_address(0)); }
-void __tsan_write_range(void* address, size_t size) { check(address, size, true, false, __builtin_return_address(0)); }
+void __tsan_read_range(void* address, size_t size) {
+    check(address, size, false, false, __builtin_return_address(0));
+}
+void __tsan_write_range(void* address, size_t size) {
+    check(address, size, true, false, __builtin_return_address(0));
+}
 void __tsan_vptr_update(void**, void*) {}
 void __tsan_vptr_read(void**) {}
 void __tsan_func_entry(void*) {}

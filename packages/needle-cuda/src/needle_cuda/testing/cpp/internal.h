@@ -7,8 +7,7 @@
 
 #include "runtime.h"
 
-namespace emulator
-{
+namespace emulator {
 
 // ---- scheduler.cpp --------------------------------------------------------------------------------------------------
 enum State : uint8_t { NOT_STARTED, RUNNING, AT_BARRIER, AT_COLLECTIVE, RETURNED };
@@ -18,7 +17,7 @@ struct Thread {
     Index index;
     unsigned number;  // within the block, x fastest
     State state;
-    Fiber *fiber;
+    Fiber* fiber;
     int line;  // where it waits
     // what it brings to an exchange of its warp, and takes home
     int what, source;
@@ -27,8 +26,8 @@ struct Thread {
 };
 
 struct Launch {
-    const Kernel *kernel = nullptr;
-    const char *arguments = nullptr;
+    const Kernel* kernel = nullptr;
+    const char* arguments = nullptr;
     int device = 0;
     uint64_t number = 0;        // counts launches
     uint64_t block_number = 0;  // counts blocks, over all launches
@@ -36,7 +35,7 @@ struct Launch {
     unsigned epoch = 0;         // barriers the block has passed
     unsigned threads = 0;       // per block
     size_t dynamic_size = 0, shared_size = 0;
-    Thread *thread = nullptr;  // that runs
+    Thread* thread = nullptr;  // that runs
 };
 extern Launch now;
 extern unsigned thread_order;
@@ -51,13 +50,13 @@ struct Block {
     size_t size, capacity;
     int device;
 };
-const Block *find_block(uintptr_t address);  // live one whose data or guard zones hold the address
+const Block* find_block(uintptr_t address);  // live one whose data or guard zones hold the address
 int region_of(uintptr_t address);            // device, PINNED, or -1
 uintptr_t region_base(int region);
-void poison(void *start, size_t size);
-void each_pointer(const Kernel *kernel, const char *arguments, const std::function<void(int, uintptr_t)> &act);
-std::string check_pointers(const Kernel *kernel, const char *arguments, int device);
-std::string check_guards(const Kernel *kernel, const char *arguments);
+void poison(void* start, size_t size);
+void each_pointer(const Kernel* kernel, const char* arguments, const std::function<void(int, uintptr_t)>& act);
+std::string check_pointers(const Kernel* kernel, const char* arguments, int device);
+std::string check_guards(const Kernel* kernel, const char* arguments);
 
 size_t region_size();
 
@@ -66,7 +65,7 @@ constexpr size_t SHARED_ARENA = SHARED_LIMIT + 64 * 1024;
 struct SharedVariable {
     uintptr_t start;
     size_t size;
-    const char *name;
+    const char* name;
 };
 extern std::vector<SharedVariable> shared_variables;
 extern char shared_memory[];

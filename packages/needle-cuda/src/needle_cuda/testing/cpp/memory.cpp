@@ -22,7 +22,9 @@ static uintptr_t limits[PINNED + 1];  // of what may be accessed
 static std::map<uintptr_t, Block> blocks;
 static std::unordered_map<size_t, std::vector<uintptr_t>> unused[PINNED + 1];
 
-size_t region_size() { return REGION; }
+size_t region_size() {
+    return REGION;
+}
 
 uintptr_t region_base(int region) {
     if (!bases[region]) {
@@ -61,7 +63,9 @@ static uint32_t guard_word(uintptr_t address) {
     uint32_t hash = uint32_t(address >> 2) * 2654435761u;
     return 0x7ff80000u | (hash >> 13 & 0x7ffff) | 0x0202;
 }
-static unsigned char guard_byte(uintptr_t address) { return guard_word(address) >> 8 * (address % 4); }
+static unsigned char guard_byte(uintptr_t address) {
+    return guard_word(address) >> 8 * (address % 4);
+}
 
 static void fill_guard(uintptr_t start, uintptr_t end) {
     for (; start % 4 && start < end; start++) *reinterpret_cast<unsigned char*>(start) = guard_byte(start);
@@ -136,12 +140,15 @@ const char* emulator_check_range(int region, uintptr_t address, size_t size) {
     else if (size > block->start + block->size - address)
         error = std::to_string(size) + " bytes exceed the allocation of " + std::to_string(block->size) + " bytes by " +
                 std::to_string(address + size - block->start - block->size);
-    else
-        return nullptr;
+    else return nullptr;
     return error.c_str();
 }
-int emulator_region_of(uintptr_t address) { return region_of(address); }
-void emulator_poison(uintptr_t address, size_t size) { poison(reinterpret_cast<void*>(address), size); }
+int emulator_region_of(uintptr_t address) {
+    return region_of(address);
+}
+void emulator_poison(uintptr_t address, size_t size) {
+    poison(reinterpret_cast<void*>(address), size);
+}
 }
 
 // ---- Around a launch --------------------------------------------------------------------------------------------------
@@ -167,8 +174,7 @@ std::string check_pointers(const Kernel* kernel, const char* arguments, int devi
     std::string found;
     each_pointer(kernel, arguments, [&](int i, uintptr_t address) {
         if (region_of(address) == PINNED) return;
-        if (const char* why = emulator_check_range(device, address, 0))
-            found = "{parameter " + std::to_string(i) + "}: " + why;
+        if (const char* why = emulator_check_range(device, address, 0)) found = "{parameter " + std::to_string(i) + "}: " + why;
     });
     return found;
 }

@@ -47,7 +47,9 @@ void emulator_configure(unsigned order_number, uint64_t seed) {
     thread_order = order_number;
     random_state = seed * 2654435769u + 88172645463325252ull;
 }
-uint64_t emulator_switches() { return switches; }
+uint64_t emulator_switches() {
+    return switches;
+}
 
 void emulator_fail(const char* format, ...) {
     char text[1024];
@@ -140,7 +142,9 @@ static void abandon_fibers() {
 // ---- Waiting ----------------------------------------------------------------------------------------------------------
 
 extern "C" {
-unsigned emulator_lane() { return now.thread->number % WARP; }
+unsigned emulator_lane() {
+    return now.thread->number % WARP;
+}
 
 void emulator_barrier(int line) {
     now.thread->state = AT_BARRIER;
@@ -214,8 +218,8 @@ static void release(std::vector<unsigned>& ready) {
             unsigned wanted = thread.mask & there, here = 0;
             for (unsigned other = 0; other < lanes; other++) {
                 const Thread& mate = threads[first + other];
-                if (wanted >> other & 1 && mate.state == AT_COLLECTIVE && mate.mask == thread.mask &&
-                    mate.line == thread.line && mate.what == thread.what)
+                if (wanted >> other & 1 && mate.state == AT_COLLECTIVE && mate.mask == thread.mask && mate.line == thread.line &&
+                    mate.what == thread.what)
                     here |= 1u << other;
             }
             if (here != wanted) continue;
@@ -293,7 +297,8 @@ static void on_signal(int number, siginfo_t* info, void*) {
     uintptr_t stack = fiber ? reinterpret_cast<uintptr_t>(fiber->stack) : 0;
     std::string where = position(now.thread);
     if (number == SIGFPE) emulator_fail("integer division by zero or of the least number by -1 (%s)", where.c_str());
-    if (info->si_code == SI_KERNEL) emulator_fail("misaligned: 16 bytes at an address that is no multiple of 16 (%s)", where.c_str());
+    if (info->si_code == SI_KERNEL)
+        emulator_fail("misaligned: 16 bytes at an address that is no multiple of 16 (%s)", where.c_str());
     if (address >= stack && address < stack + PAGE) emulator_fail("stack overflow (%s)", where.c_str());
     emulator_fail("access to address %#zx, which is no memory (%s)", size_t(address), where.c_str());
 }
@@ -310,7 +315,7 @@ static void listen_to_signals() {
     }
     if (!listening) {
         listening = true;
-        struct sigaction action {};
+        struct sigaction action{};
         action.sa_sigaction = on_signal;
         action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
         for (int number : {SIGSEGV, SIGBUS, SIGFPE}) sigaction(number, &action, &before[number]);
@@ -321,8 +326,8 @@ static std::string check_limits(const Kernel* kernel, const Index& grid, const I
     char text[256] = "";
     uint64_t count = uint64_t(block.x) * block.y * block.z;
     if (!grid.x || !grid.y || !grid.z || !count)
-        snprintf(text, sizeof text, "grid (%u, %u, %u) of blocks (%u, %u, %u) is empty", grid.x, grid.y, grid.z, block.x,
-                 block.y, block.z);
+        snprintf(text, sizeof text, "grid (%u, %u, %u) of blocks (%u, %u, %u) is empty", grid.x, grid.y, grid.z, block.x, block.y,
+                 block.z);
     else if (grid.x > 0x7fffffffu || grid.y > 65535 || grid.z > 65535)
         snprintf(text, sizeof text, "grid (%u, %u, %u) exceeds (2147483647, 65535, 65535)", grid.x, grid.y, grid.z);
     else if (count > MAX_THREADS || block.z > 64)
@@ -335,8 +340,8 @@ static std::string check_limits(const Kernel* kernel, const Index& grid, const I
     return text;
 }
 
-extern "C" const char* emulator_launch(const Kernel* kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
-                                       unsigned by, unsigned bz, size_t dynamic_size, const char* arguments, int device) {
+extern "C" const char* emulator_launch(const Kernel* kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                                       unsigned bz, size_t dynamic_size, const char* arguments, int device) {
     emulator_here.grid_size = {gx, gy, gz};
     emulator_here.block_size = {bx, by, bz};
     message = check_limits(kernel, emulator_here.grid_size, emulator_here.block_size, dynamic_size);
@@ -360,5 +365,7 @@ extern "C" const char* emulator_launch(const Kernel* kernel, unsigned gx, unsign
     if (message.empty()) message = guards;
     return message.empty() ? nullptr : message.c_str();
 }
-extern "C" size_t emulator_shared_size() { return now.shared_size; }
+extern "C" size_t emulator_shared_size() {
+    return now.shared_size;
+}
 }  // namespace emulator

@@ -28,7 +28,9 @@ void start_shared_memory() {
     if (now.dynamic_size) new_variable(now.dynamic_size, 256, "dynamic shared memory");
 }
 
-void poison_shared_memory() { poison(shared_memory, used); }
+void poison_shared_memory() {
+    poison(shared_memory, used);
+}
 
 extern "C" {
 void* emulator_shared(Site* site, size_t size, size_t alignment, const char* name) {
@@ -38,6 +40,8 @@ void* emulator_shared(Site* site, size_t size, size_t alignment, const char* nam
     }
     return site->address;
 }
-void* emulator_dynamic_shared() { return now.dynamic_size ? shared_memory + 256 : nullptr; }
+void* emulator_dynamic_shared() {
+    return now.dynamic_size ? shared_memory + 256 : nullptr;
+}
 }
 }  // namespace emulator
