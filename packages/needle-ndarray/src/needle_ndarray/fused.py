@@ -104,7 +104,9 @@ def _scale(what: str, scale: Any, d: int) -> float:
     return 1 / math.sqrt(max(d, 1)) if scale is None else number(what, "scale", scale)
 
 
-def _of_labels(what: str, verb: Callable[..., None], args: tuple[NDArray, ...], logits: NDArray, labels: NDArray) -> None:
+def _of_labels(
+    what: str, verb: Callable[..., None], args: tuple[NDArray, ...], logits: NDArray, labels: NDArray
+) -> None:
     """verb(*args), which on the CPU checks each label when it reads it; on an error this says which one is out of range."""
     if labels.backend.name != "cpu" and labels.size:
         again(_check_classes, labels, what, logits.shape[-1])
