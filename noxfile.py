@@ -319,9 +319,26 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def typecheck(session: nox.Session) -> None:
-    """mypy on the pure Python of all packages."""
-    session.install("mypy>=2.4,<2.5", "numpy>=2.0")
-    session.run("mypy", "--cache-dir", str(Path(session.create_tmp()) / "mypy"))
+    """mypy on all packages, and strictly on the examples; stubtest on the stubs, and whether those that are written are fresh."""
+    session.install("mypy>=2.4,<2.5", "ruff>=0.17,<0.18", "basedpyright>=1.40,<2", "jedi>=0.20")
+    install(session, *CPU, extras="[test]")
+    cache = ("--cache-dir", str(Path(session.create_tmp()) / "mypy"))
+    session.run("mypy", *cache)
+    programs = [str(path) for folder in ("examples", "apps") for path in sorted((ROOT / folder).glob("*.py"))]
+    session.run("mypy", *cache, "--strict", "--follow-imports=silent", *programs)
+    session.run("basedpyright", *programs)
+    session.run("python", "stubs/write.py", "--check")
+    known = (
+        "--allowlist",
+        "stubs/allowlist.txt",
+        "--allowlist",
+        "stubs/missing.txt",
+        "--ignore-disjoint-bases",
+        "--mypy-config-file",
+        "pyproject.toml",
+    )
+    session.run("stubtest", "--concise", *known, "needle_ndarray", "needle")
+    pytest(session, "stubs")
 
 
 @nox.session

@@ -6,6 +6,8 @@ DATA_DIR holds the four gzipped files of MNIST.
 """
 
 import argparse
+import math
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +18,7 @@ from needle_nn.models import MLPResNet, ResidualBlock
 __all__ = ["MLPResNet", "ResidualBlock", "epoch", "train_mnist"]
 
 
-def epoch(dataloader, model, opt=None):
+def epoch(dataloader: Any, model: nn.Module, opt: Any = None) -> tuple[float, float]:
     """One pass over the data, with a step of `opt` after every batch if there is one: (error rate, mean of the batches' losses)."""
     np.random.seed(4)  # noqa: NPY002
     model.train(opt is not None)
@@ -37,8 +39,14 @@ def epoch(dataloader, model, opt=None):
 
 
 def train_mnist(
-    batch_size=100, epochs=10, optimizer=ndl.optim.Adam, lr=0.001, weight_decay=0.001, hidden_dim=100, data_dir="data"
-):
+    batch_size: int = 100,
+    epochs: int = 10,
+    optimizer: Any = ndl.optim.Adam,
+    lr: float = 0.001,
+    weight_decay: float = 0.001,
+    hidden_dim: int = 100,
+    data_dir: str = "data",
+) -> tuple[float, ...]:
     """Train an MLPResNet on MNIST, by default with Adam: (training error, loss, test error, loss) of the last epoch."""
     np.random.seed(4)  # noqa: NPY002
     sets = [
@@ -49,13 +57,14 @@ def train_mnist(
     test = ndl.data.DataLoader(sets[1], batch_size)
     model = MLPResNet(sets[0][0][0].size, hidden_dim)
     opt = optimizer(model.parameters(), lr=lr, weight_decay=weight_decay)
+    trained = (math.nan, math.nan)
     for _ in range(epochs):
         trained = epoch(train, model, opt)
     return *trained, *epoch(test, model)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("data_dir")
     parser.add_argument("--epochs", type=int, default=10)
     args = parser.parse_args()

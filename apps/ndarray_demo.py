@@ -7,6 +7,7 @@ What autograd will do for you later is in `gradients`, one line per formula.
 
 import argparse
 import time
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from needle import backend_ndarray as nd
 POINTS_PER_SPIRAL = 200
 
 
-def spirals(rng):
+def spirals(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Two arms of 1.5 turns with some noise: points (2N, 2) in about [-1, 1], labels (2N,) in {0, 1}."""
     t = np.sqrt(rng.uniform(0.05, 1.0, POINTS_PER_SPIRAL))
     arm = np.stack([t * np.cos(3 * np.pi * t), t * np.sin(3 * np.pi * t)], axis=1)
@@ -25,7 +26,7 @@ def spirals(rng):
     return x.astype("float32"), y
 
 
-def init(rng, hidden):
+def init(rng: np.random.Generator, hidden: int) -> Any:
     """Weights and biases of 2 -> hidden -> hidden -> 2."""
     sizes = [(2, hidden), (hidden, hidden), (hidden, 2)]
     weights = [nd.array(rng.normal(0, np.sqrt(2 / m), (m, n))) for m, n in sizes]
@@ -33,20 +34,20 @@ def init(rng, hidden):
     return weights, biases
 
 
-def forward(weights, biases, x):
+def forward(weights: list[nd.NDArray], biases: list[nd.NDArray], x: Any) -> Any:
     """The activations of every layer: x, tanh(x W1 + b1), tanh(h1 W2 + b2), h2 W3 + b3."""
     h1 = (x @ weights[0] + biases[0]).tanh()
     h2 = (h1 @ weights[1] + biases[1]).tanh()
     return x, h1, h2, h2 @ weights[2] + biases[2]
 
 
-def softmax(logits):
+def softmax(logits: nd.NDArray) -> nd.NDArray:
     """p = exp(z - max z) / sum exp(z - max z), by row"""
     e = (logits - logits.max(axis=1, keepdims=True)).exp()
     return e / e.sum(axis=1, keepdims=True)
 
 
-def gradients(weights, activations, targets):
+def gradients(weights: list[nd.NDArray], activations: Any, targets: nd.NDArray) -> Any:
     """Loss = -mean log p[label], and its gradients by every weight and bias."""
     x, h1, h2, logits = activations
     p = softmax(logits)  # (N, 2)
@@ -60,7 +61,7 @@ def gradients(weights, activations, targets):
     return loss, [*dw, *db]
 
 
-def adam(params, grads, state, step, lr=0.01):
+def adam(params: list[nd.NDArray], grads: list[nd.NDArray], state: Any, step: int, lr: float = 0.01) -> None:
     """u = 0.9 u + 0.1 g; v = 0.999 v + 0.001 g^2; param -= lr u' / (sqrt(v') + eps), u' and v' without bias"""
     for i, (param, g) in enumerate(zip(params, grads, strict=True)):
         u, v = state.get(i, (g * 0, g * 0))
@@ -68,13 +69,15 @@ def adam(params, grads, state, step, lr=0.01):
         param[...] = param - lr * (u / (1 - 0.9**step)) / ((v / (1 - 0.999**step)) ** 0.5 + 1e-8)
 
 
-def predict(weights, biases, x):
+def predict(weights: list[nd.NDArray], biases: list[nd.NDArray], x: Any) -> Any:
     """0 or 1 for every row of x, as a NumPy array."""
     logits = forward(weights, biases, nd.array(x))[-1]
     return (logits[:, 1] > logits[:, 0]).numpy().reshape(-1).astype(int)
 
 
-def picture(weights, biases, x, y, columns=64, rows=28):
+def picture(
+    weights: list[nd.NDArray], biases: list[nd.NDArray], x: Any, y: np.ndarray, columns: int = 64, rows: int = 28
+) -> str:
     """What the network answers on [-1.1, 1.1]^2 ('.' or ' '), and the training points on it ('o' or 'x')."""
     across, down = np.linspace(-1.1, 1.1, columns), np.linspace(1.1, -1.1, rows)
     grid = np.stack(np.meshgrid(across, down), axis=-1).reshape(-1, 2)
@@ -85,13 +88,13 @@ def picture(weights, biases, x, y, columns=64, rows=28):
     return "\n".join("".join(line) for line in cells)
 
 
-def train(steps, seed, hidden):
+def train(steps: int, seed: int, hidden: int) -> Any:
     """Train on the whole set at every step; return the weights, biases, data and final accuracy."""
     rng = np.random.default_rng(seed)
     x, y = spirals(rng)
     weights, biases = init(rng, hidden)
     points, targets = nd.array(x), nd.array(np.eye(2)[y])
-    state = {}
+    state: dict[str, Any] = {}
     for step in range(1, steps + 1):
         loss, grads = gradients(weights, forward(weights, biases, points), targets)
         adam([*weights, *biases], grads, state, step)
@@ -101,8 +104,8 @@ def train(steps, seed, hidden):
     return weights, biases, x, y, (predict(weights, biases, x) == y).mean()
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--hidden", type=int, default=32)

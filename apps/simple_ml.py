@@ -1,5 +1,8 @@
 """The course's training loops: a two-layer network by hand, CIFAR-10, and language models on the Penn Treebank."""
 
+import math
+from typing import Any
+
 import numpy as np
 
 import needle as ndl
@@ -16,22 +19,24 @@ __all__ = [
 # ---- A two-layer network by hand --------------------------------------------------------------------------
 
 
-def softmax_loss(Z, y_one_hot):
+def softmax_loss(Z: ndl.Tensor, y_one_hot: ndl.Tensor) -> ndl.Tensor:
     """mean of log sum e^Z - Z[label]: logits (n, k), labels (n, k) with one 1 in each row."""
     return (ndl.logsumexp(Z, axes=(1,)) - (Z * y_one_hot).sum(axes=(1,))).sum() / Z.shape[0]
 
 
-def nn_epoch(X, y, W1, W2, lr=0.1, batch=100):
+def nn_epoch(
+    X: np.ndarray, y: np.ndarray, W1: ndl.Tensor, W2: ndl.Tensor, lr: float = 0.1, batch: int = 100
+) -> tuple[ndl.Tensor, ndl.Tensor]:
     """One epoch of gradient descent, in order, for logits = relu(X W1) W2; the new W1 and W2."""
     classes = np.eye(W2.shape[1], dtype="float32")
     for start in range(0, X.shape[0], batch):
         x, labels = ndl.Tensor(X[start : start + batch]), ndl.Tensor(classes[y[start : start + batch]])
         softmax_loss(ndl.relu(x @ W1) @ W2, labels).backward()
-        W1, W2 = (ndl.Tensor(W.data - lr * W.grad.data) for W in (W1, W2))
+        W1, W2 = (ndl.Tensor(W.data - lr * W.grad.data) for W in (W1, W2))  # type: ignore[union-attr]
     return W1, W2
 
 
-def loss_err(h, y):
+def loss_err(h: ndl.Tensor, y: np.ndarray) -> Any:
     """Softmax loss, and the share of wrong answers, of logits h and labels y."""
     y_one_hot = ndl.Tensor(np.eye(h.shape[-1], dtype="float32")[y])
     return softmax_loss(h, y_one_hot).numpy(), np.mean(h.numpy().argmax(axis=1) != y)
@@ -43,25 +48,25 @@ def loss_err(h, y):
 class _Average:
     """Accuracy and loss over all examples so far."""
 
-    def __init__(self):
-        self.right = self.loss = self.count = 0
+    def __init__(self) -> None:
+        self.right, self.loss, self.count = 0, 0.0, 0
 
-    def add(self, logits, labels, loss):
+    def add(self, logits: ndl.Tensor, labels: ndl.Tensor, loss: ndl.Tensor) -> None:
         n = logits.shape[0]
         self.right += int((logits.numpy().argmax(axis=1) == labels.numpy()).sum())
         self.loss += loss.item() * n
         self.count += n
 
-    def result(self):
+    def result(self) -> tuple[float, float]:
         return self.right / self.count, self.loss / self.count
 
 
-def _instance(loss_fn):
+def _instance(loss_fn: Any) -> Any:
     """A loss, from one or from its class."""
     return loss_fn() if isinstance(loss_fn, type) else loss_fn
 
 
-def _step(opt, loss, clip=None):
+def _step(opt: Any, loss: ndl.Tensor, clip: float | None = None) -> None:
     opt.reset_grad()
     loss.backward()
     if clip is not None:
@@ -69,14 +74,16 @@ def _step(opt, loss, clip=None):
     opt.step()
 
 
-def _detached(h):
+def _detached(h: Any) -> Any:
     return tuple([part.detach() for part in h]) if isinstance(h, tuple) else h.detach()
 
 
 # ---- CIFAR-10 --------------------------------------------------------------------------
 
 
-def epoch_general_cifar10(dataloader, model, loss_fn=nn.SoftmaxLoss, opt=None):
+def epoch_general_cifar10(
+    dataloader: Any, model: nn.Module, loss_fn: Any = nn.SoftmaxLoss, opt: Any = None
+) -> tuple[float, float]:
     """One pass over the data: (average accuracy, average loss). With `opt` the model is trained, without it evaluated."""
     np.random.seed(4)  # noqa: NPY002
     model.train(opt is not None)
@@ -93,17 +100,24 @@ def epoch_general_cifar10(dataloader, model, loss_fn=nn.SoftmaxLoss, opt=None):
 
 
 def train_cifar10(
-    model, dataloader, n_epochs=1, optimizer=ndl.optim.Adam, lr=0.001, weight_decay=0.001, loss_fn=nn.SoftmaxLoss
-):
+    model: nn.Module,
+    dataloader: Any,
+    n_epochs: int = 1,
+    optimizer: Any = ndl.optim.Adam,
+    lr: float = 0.001,
+    weight_decay: float = 0.001,
+    loss_fn: Any = nn.SoftmaxLoss,
+) -> tuple[float, float]:
     """Train, with Adam by default: (average accuracy, average loss) of the last epoch."""
     np.random.seed(4)  # noqa: NPY002
     opt = optimizer(model.parameters(), lr=lr, weight_decay=weight_decay)
+    result = (math.nan, math.nan)
     for _ in range(n_epochs):
         result = epoch_general_cifar10(dataloader, model, loss_fn, opt)
     return result
 
 
-def evaluate_cifar10(model, dataloader, loss_fn=nn.SoftmaxLoss):
+def evaluate_cifar10(model: nn.Module, dataloader: Any, loss_fn: Any = nn.SoftmaxLoss) -> tuple[float, float]:
     """(average accuracy, average loss)"""
     np.random.seed(4)  # noqa: NPY002
     return epoch_general_cifar10(dataloader, model, loss_fn)
@@ -113,8 +127,15 @@ def evaluate_cifar10(model, dataloader, loss_fn=nn.SoftmaxLoss):
 
 
 def epoch_general_ptb(
-    data, model, seq_len=40, loss_fn=nn.SoftmaxLoss, opt=None, clip=None, device=None, dtype="float32"
-):
+    data: np.ndarray,
+    model: nn.Module,
+    seq_len: int = 40,
+    loss_fn: Any = nn.SoftmaxLoss,
+    opt: Any = None,
+    clip: float | None = None,
+    device: Any = None,
+    dtype: str = "float32",
+) -> tuple[float, float]:
     """One pass over the data: (average accuracy, average loss) per target word. With `opt` the model is trained.
 
     Parameters
@@ -139,27 +160,35 @@ def epoch_general_ptb(
 
 
 def train_ptb(
-    model,
-    data,
-    seq_len=40,
-    n_epochs=1,
-    optimizer=ndl.optim.SGD,
-    lr=4.0,
-    weight_decay=0.0,
-    loss_fn=nn.SoftmaxLoss,
-    clip=None,
-    device=None,
-    dtype="float32",
-):
+    model: nn.Module,
+    data: np.ndarray,
+    seq_len: int = 40,
+    n_epochs: int = 1,
+    optimizer: Any = ndl.optim.SGD,
+    lr: float = 4.0,
+    weight_decay: float = 0.0,
+    loss_fn: Any = nn.SoftmaxLoss,
+    clip: float | None = None,
+    device: Any = None,
+    dtype: str = "float32",
+) -> tuple[float, float]:
     """Train, with SGD by default: (average accuracy, average loss) of the last epoch; see `epoch_general_ptb`."""
     np.random.seed(4)  # noqa: NPY002
     opt = optimizer(model.parameters(), lr=lr, weight_decay=weight_decay)
+    result = (math.nan, math.nan)
     for _ in range(n_epochs):
         result = epoch_general_ptb(data, model, seq_len, loss_fn, opt, clip, device, dtype)
     return result
 
 
-def evaluate_ptb(model, data, seq_len=40, loss_fn=nn.SoftmaxLoss, device=None, dtype="float32"):
+def evaluate_ptb(
+    model: nn.Module,
+    data: np.ndarray,
+    seq_len: int = 40,
+    loss_fn: Any = nn.SoftmaxLoss,
+    device: Any = None,
+    dtype: str = "float32",
+) -> tuple[float, float]:
     """(average accuracy, average loss); see `epoch_general_ptb`."""
     np.random.seed(4)  # noqa: NPY002
     return epoch_general_ptb(data, model, seq_len, loss_fn, device=device, dtype=dtype)

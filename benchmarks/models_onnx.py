@@ -17,7 +17,7 @@ def infer(name: str, batch: int = 1) -> Callable[[], Any]:
     x = batch_of(name, batch)[0]
     with tempfile.TemporaryDirectory() as folder:
         file = os.path.join(folder, "model.onnx")
-        ndl.onnx.export(build(name).eval(), ndl.Tensor(x, requires_grad=False), file)
+        ndl.onnx.export(build(name).eval(), ndl.Tensor(x, requires_grad=False), file, dynamic_batch=False)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
         session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])

@@ -10,14 +10,14 @@ class CartPole:
 
     gravity, mass_of_cart, mass_of_pole, half_length, force, seconds = 9.8, 1.0, 0.1, 0.5, 10.0, 0.02
 
-    def __init__(self, seed=0):
+    def __init__(self, seed: int = 0) -> None:
         self.rng = np.random.default_rng(seed)
 
-    def reset(self):
+    def reset(self) -> np.ndarray:
         self.state, self.steps = self.rng.uniform(-0.05, 0.05, 4), 0
         return self.state.astype("float32")
 
-    def step(self, action):
+    def step(self, action: int) -> tuple[np.ndarray, float, bool]:
         _, speed, angle, turning = self.state
         push = self.force if action else -self.force
         mass, moment = self.mass_of_cart + self.mass_of_pole, self.mass_of_pole * self.half_length

@@ -1,6 +1,7 @@
 """A small GPT writes Python documentation, character by character."""
 
 import argparse
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from needle.data import CharCorpus, stdlib_docstrings
 
 
 class GPT(nn.Module):
-    def __init__(self, vocabulary, width=64, heads=4, layers=2, context=64):
+    def __init__(self, vocabulary: int, width: int = 64, heads: int = 4, layers: int = 2, context: int = 64) -> None:
         super().__init__()
         self.context = context
         self.tokens = nn.Embedding(vocabulary, width)
@@ -21,17 +22,17 @@ class GPT(nn.Module):
         self.head = nn.Linear(width, vocabulary, bias=False)
         self.apply(self.init_weights)
 
-    def init_weights(self, module):
+    def init_weights(self, module: nn.Module) -> None:
         if isinstance(module, (nn.Linear, nn.Embedding)):
             nn.init.normal_(module.weight, std=0.02)
         if isinstance(module, nn.Linear) and module.bias is not None:
             nn.init.zeros_(module.bias)
 
-    def forward(self, ids):  # (B, T) -> (B, T, vocabulary)
+    def forward(self, ids: ndl.Tensor) -> Any:  # (B, T) -> (B, T, vocabulary)
         x = self.tokens(ids) + self.positions(ndl.Tensor(np.arange(ids.shape[1])))
         return self.head(self.blocks(x, is_causal=True))
 
-    def generate(self, ids, count, rng):
+    def generate(self, ids: list[int], count: int, rng: np.random.Generator) -> list[int]:
         self.eval()
         with ndl.no_grad():
             for _ in range(count):
@@ -42,14 +43,14 @@ class GPT(nn.Module):
         return ids
 
 
-def main(steps=300, batch=16, context=64, seed=0):
+def main(steps: int = 300, batch: int = 16, context: int = 64, seed: int = 0) -> Any:
     np.random.seed(seed)  # noqa: NPY002  what weights are drawn from
     rng = np.random.default_rng(seed)
     corpus = CharCorpus(stdlib_docstrings()[:500_000])
     model = GPT(len(corpus), context=context)
     optimizer = ndl.optim.AdamW(model.parameters(), lr=3e-3, betas=(0.9, 0.95))
     scheduler = ndl.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=steps)
-    losses = []
+    losses: list[float] = []
     for step in range(steps):
         starts = rng.integers(0, len(corpus.train) - context - 1, batch)
         text = np.stack([corpus.train[i : i + context + 1] for i in starts])

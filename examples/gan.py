@@ -1,6 +1,7 @@
 """A generative adversarial network (Goodfellow et al. 2014): points on eight spots of a circle."""
 
 import argparse
+from typing import Any
 
 import numpy as np
 
@@ -8,12 +9,12 @@ import needle as ndl
 import needle.nn as nn
 
 
-def spots(rng, n):
+def spots(rng: np.random.Generator, n: int) -> np.ndarray:
     angle = rng.integers(0, 8, n) * np.pi / 4
     return (2 * np.stack([np.cos(angle), np.sin(angle)], 1) + 0.1 * rng.standard_normal((n, 2))).astype("float32")
 
 
-def network(inputs, outputs, hidden=64):
+def network(inputs: int, outputs: int, hidden: int = 64) -> nn.Module:
     return nn.Sequential(
         nn.Linear(inputs, hidden),
         nn.LeakyReLU(0.2, inplace=True),
@@ -23,7 +24,7 @@ def network(inputs, outputs, hidden=64):
     )
 
 
-def main(steps=2000, batch=128, latent=8, seed=0):
+def main(steps: int = 2000, batch: int = 128, latent: int = 8, seed: int = 0) -> Any:
     np.random.seed(seed)  # noqa: NPY002  what weights and noise are drawn from
     rng = np.random.default_rng(seed)
     generator, discriminator = network(latent, 2), network(2, 1)
@@ -31,7 +32,7 @@ def main(steps=2000, batch=128, latent=8, seed=0):
     of_discriminator = ndl.optim.Adam(discriminator.parameters(), lr=1e-3, betas=(0.5, 0.9))
     criterion = nn.BCEWithLogitsLoss()
     real, fake = ndl.ones(batch, 1), ndl.zeros(batch, 1)
-    losses = []
+    losses: list[tuple[float, float]] = []
     for step in range(steps):
         points = generator(ndl.init.randn(batch, latent))
         # Each loss has a backward of its own: here gradients add up only where one says so.

@@ -1,6 +1,7 @@
 """REINFORCE (Williams 1992) learns to balance a pole."""
 
 import argparse
+from typing import Any
 
 import numpy as np
 from cartpole import CartPole
@@ -10,7 +11,7 @@ import needle.nn as nn
 from needle.distributions import Categorical
 
 
-def episode(world, policy):
+def episode(world: CartPole, policy: nn.Module) -> Any:
     """The logarithms of the probabilities of what was done, and the rewards."""
     state, over, log_probs, rewards = world.reset(), False, [], []
     while not over:
@@ -22,7 +23,7 @@ def episode(world, policy):
     return log_probs, rewards
 
 
-def returns_of(rewards, discount=0.99):
+def returns_of(rewards: list[float], discount: float = 0.99) -> Any:
     """What came after each step, discounted, with mean 0 and variance 1."""
     total, found = 0.0, []
     for reward in reversed(rewards):
@@ -32,7 +33,7 @@ def returns_of(rewards, discount=0.99):
     return (values - values.mean()) / (values.std() + 1e-8)
 
 
-def main(episodes=200, seed=0):
+def main(episodes: int = 200, seed: int = 0) -> Any:
     np.random.seed(seed)  # noqa: NPY002  what weights and actions are drawn from
     world = CartPole(seed)
     policy = nn.Sequential(nn.Linear(4, 64), nn.ReLU(), nn.Dropout(p=0.2), nn.Linear(64, 2))

@@ -1,6 +1,7 @@
 """A siamese network: images of the same digit come near to each other, others go apart."""
 
 import argparse
+from typing import Any
 
 import numpy as np
 
@@ -13,21 +14,21 @@ from needle.data import DataLoader, Dataset, DigitsDataset
 class Triplets(Dataset):
     """An image, another of the same digit, and one of another digit."""
 
-    def __init__(self, digits, rng):
+    def __init__(self, digits: DigitsDataset, rng: np.random.Generator) -> None:
         super().__init__()
         self.images, self.labels, self.rng = digits.X, digits.y, rng
 
-    def __getitem__(self, i):
+    def __getitem__(self, i: int) -> Any:
         same = np.flatnonzero(self.labels == self.labels[i])
         other = np.flatnonzero(self.labels != self.labels[i])
         return self.images[i], self.images[self.rng.choice(same)], self.images[self.rng.choice(other)]
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.labels)
 
 
 class Embed(nn.Module):
-    def __init__(self, width=16):
+    def __init__(self, width: int = 16) -> None:
         super().__init__()
         self.layers = nn.Sequential(
             nn.Unflatten(1, (1, 8, 8)),
@@ -38,16 +39,16 @@ class Embed(nn.Module):
             nn.Linear(256, width),
         )
 
-    def forward(self, x):
+    def forward(self, x: ndl.Tensor) -> ndl.Tensor:
         return F.normalize(self.layers(x), dim=1)
 
 
-def main(steps=100, seed=0):
+def main(steps: int = 100, seed: int = 0) -> Any:
     np.random.seed(seed)  # noqa: NPY002  what weights and the order are drawn from
     loader = DataLoader(Triplets(DigitsDataset(), np.random.default_rng(seed)), 32, shuffle=True)
     model = Embed()
     optimizer = ndl.optim.RMSprop(model.parameters(), lr=1e-3)
-    losses = []
+    losses: list[float] = []
     while len(losses) < steps:
         for anchor, positive, negative in loader:
             loss = F.triplet_margin_loss(model(anchor), model(positive), model(negative), margin=0.5)

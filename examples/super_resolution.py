@@ -1,6 +1,7 @@
 """Digits of 4 x 4 pixels become digits of 8 x 8: convolutions, and a shuffle of channels into pixels (Shi et al. 2016)."""
 
 import argparse
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from needle.data import DataLoader, DigitsDataset
 
 
 class Net(nn.Module):
-    def __init__(self, upscale=2):
+    def __init__(self, upscale: int = 2) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(1, 32, 5, padding=2)
         self.conv2 = nn.Conv2d(32, 16, 3, padding=1)
@@ -21,22 +22,22 @@ class Net(nn.Module):
             nn.init.orthogonal_(conv.weight, nn.init.calculate_gain("relu"))
         nn.init.orthogonal_(self.conv3.weight)
 
-    def forward(self, x):
+    def forward(self, x: ndl.Tensor) -> Any:
         return self.shuffle(self.conv3(F.relu(self.conv2(F.relu(self.conv1(x))))))
 
 
-def small(images):
+def small(images: ndl.Tensor) -> tuple[ndl.Tensor, ndl.Tensor]:
     """(B, 64) -> (B, 1, 4, 4) and (B, 1, 8, 8)"""
     large = images.reshape((-1, 1, 8, 8))
     return F.avg_pool2d(large, 2), large
 
 
-def main(steps=200, seed=0):
+def main(steps: int = 200, seed: int = 0) -> Any:
     np.random.seed(seed)  # noqa: NPY002  what weights and the order are drawn from
     loader = DataLoader(DigitsDataset(), 64, shuffle=True, drop_last=True)
     model, criterion = Net(), nn.MSELoss()
     optimizer = ndl.optim.Adam(model.parameters(), lr=2e-3)
-    losses = []
+    losses: list[float] = []
     while len(losses) < steps:
         for images, _ in loader:
             x, target = small(images)

@@ -1,6 +1,7 @@
 """A transformer cut within its layers: `needle launch -n 2 examples/tensor_parallel.py` learns the bits that `python` does."""
 
 import argparse
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,9 @@ from needle.data import CharCorpus, stdlib_docstrings
 class Model(nn.Module):
     """Each rank keeps some rows of the table of characters, some heads of each layer and some of its hidden units."""
 
-    def __init__(self, vocabulary, width=32, heads=4, layers=2, context=32, shards=4):
+    def __init__(
+        self, vocabulary: int, width: int = 32, heads: int = 4, layers: int = 2, context: int = 32, shards: int = 4
+    ) -> None:
         super().__init__()
         rows = -(-vocabulary // shards) * shards  # as many for every shard
         self.tokens = dist.RowEmbedding(nn.Embedding(rows, width), shards)
@@ -25,21 +28,21 @@ class Model(nn.Module):
         ]
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary)
 
-    def forward(self, ids):  # (B, T) -> (B, T, vocabulary)
+    def forward(self, ids: ndl.Tensor) -> Any:  # (B, T) -> (B, T, vocabulary)
         x = self.tokens(ids) + self.positions.weight[: ids.shape[1]]
         for layer in self.layers:
             x = layer(x)
         return self.head(self.norm(x))
 
 
-def main(steps=100, batch=8, context=32, seed=0):
+def main(steps: int = 100, batch: int = 8, context: int = 32, seed: int = 0) -> Any:
     world = dist.init()
     np.random.seed(seed)  # noqa: NPY002  what weights are drawn from: every rank draws all of them, and keeps its own
     rng = np.random.default_rng(seed)  # all ranks take the same text
     corpus = CharCorpus(stdlib_docstrings()[:200_000])
     model = Model(len(corpus), context=context)
     optimizer = ndl.optim.Adam(model.parameters(), lr=3e-3)
-    losses = []
+    losses: list[float] = []
     for step in range(steps):
         starts = rng.integers(0, len(corpus.train) - context - 1, batch)
         text = np.stack([corpus.train[i : i + context + 1] for i in starts])

@@ -2,6 +2,7 @@
 
 import argparse
 import inspect
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from needle.nn.utils.rnn import pack_padded_sequence, pad_sequence
 class Lines(Dataset):
     """(ids of characters, 0 for prose or 1 for code), from Python's own documentation and sources."""
 
-    def __init__(self, count, rng, longest=60):
+    def __init__(self, count: int, rng: np.random.Generator, longest: int = 60) -> None:
         super().__init__()
         prose = [line.strip() for line in stdlib_docstrings()[:400_000].splitlines()]
         code = [
@@ -28,40 +29,40 @@ class Lines(Dataset):
             lines = [line[:longest] for line in lines if len(line) > 10 and line.isascii()]
             self.items += [(line, label) for line in rng.choice(lines, count // 2)]
 
-    def __getitem__(self, i):
+    def __getitem__(self, i: int) -> Any:
         line, label = self.items[i]
         return np.frombuffer(line.encode(), np.uint8).astype("int64"), label
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.items)
 
 
-def collate(items):
+def collate(items: list[tuple[np.ndarray, int]]) -> Any:
     lines, labels = zip(*items, strict=True)
     padded = pad_sequence([ndl.Tensor(line) for line in lines], batch_first=True)
     return padded, np.array([len(line) for line in lines]), np.array(labels)
 
 
 class Classifier(nn.Module):
-    def __init__(self, width=16, hidden=32):
+    def __init__(self, width: int = 16, hidden: int = 32) -> None:
         super().__init__()
         self.embedding = nn.Embedding(128, width, padding_idx=0)
         self.gru = nn.GRU(width, hidden, batch_first=True, bidirectional=True)
         self.output = nn.Sequential(nn.Dropout(0.2), nn.Linear(2 * hidden, 2))
 
-    def forward(self, ids, lengths):
+    def forward(self, ids: ndl.Tensor, lengths: np.ndarray) -> Any:
         packed = pack_padded_sequence(self.embedding(ids), lengths, batch_first=True, enforce_sorted=False)
         _, last = self.gru(packed)  # (2, B, hidden)
         return self.output(ndl.concatenate([last[0], last[1]], 1))
 
 
-def main(steps=100, seed=0):
+def main(steps: int = 100, seed: int = 0) -> Any:
     np.random.seed(seed)  # noqa: NPY002  what weights and the order are drawn from
     train, test = random_split(Lines(2000, np.random.default_rng(seed)), [0.8, 0.2], seed=seed)
     loader = DataLoader(train, 32, shuffle=True, collate_fn=collate)
     model, criterion = Classifier(), nn.CrossEntropyLoss()
     optimizer = ndl.optim.NAdam(model.parameters(), lr=5e-3)
-    losses = []
+    losses: list[float] = []
     while len(losses) < steps:
         for ids, lengths, labels in loader:
             loss = criterion(model(ids, lengths), labels)

@@ -45,7 +45,7 @@ NAVIGATION: dict[str, list[tuple[str, str]]] = {
         ("Optimizers", "docs/optim.md"), ("Models you know", "docs/models.md"), ("From PyTorch", "docs/from_pytorch.md"),
         ("Capture", "docs/capture.md"), ("Profiler", "docs/profiler.md"), ("ONNX", "docs/onnx.md"),
         ("Several processes", "docs/distributed.md"), ("Many ranks", "docs/scaling.md"), ("CUDA", "docs/cuda.md"),
-        ("Benchmarks", "docs/benchmarks.md"),
+        ("Benchmarks", "docs/benchmarks.md"), ("Editors and notebooks", "docs/editors.md"),
     ],
     "Extend": [
         ("Add an operator", "docs/extend/operator.md"), ("Write a backend", "docs/extend/backend.md"),

@@ -14,6 +14,7 @@ DIRECTIVES = {
     "nonecheck": True,
     "binding": False,  # plain method descriptors check what self is; Cython's own functions do not
     "embedsignature": True,
+    "embedsignature.format": "clinic",  # what inspect.signature reads
 }
 COMPILE = ["-O" + os.environ.get("NEEDLE_BUILD_OPTIMIZE", "3"), "-g0"]
 ENGINE = [

@@ -69,6 +69,7 @@ DIRECTIVES = {
     "nonecheck": True,
     "binding": False,  # plain method descriptors check what self is; Cython's own functions do not
     "embedsignature": True,
+    "embedsignature.format": "clinic",  # what inspect.signature reads
 }
 
 

@@ -1,6 +1,8 @@
 """PyTorch's names: every one is in the table and runs; beside PyTorch itself the numbers and gradients are the same."""
 
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -244,6 +246,23 @@ def test_what_is_not_there_says_what_is():
 def test_classes_of_ops_are_attributes_that_dir_leaves_out():
     assert ndl.EWiseAdd is ndl.ops.EWiseAdd and "EWiseAdd" not in dir(ndl) and "EWiseAdd" in dir(ndl.ops)
     assert {"Tensor", "TensorOp", "add", "cat", "float32", "long", "nn"} <= set(dir(ndl))
+
+
+def test_places_that_pytorch_has_names_for():
+    pytest.importorskip("needle_nn")
+    code = "import needle as torch; print(torch.utils.data.DataLoader.__name__, torch.utils.checkpoint.checkpoint.__name__)"
+    code += "; import needle.nn.modules.linear, needle.distributions.categorical, needle.optim.optimizer"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout.split(), done.stderr) == (["DataLoader", "checkpoint"], "")
+    with pytest.raises(AttributeError, match=r"needle.utils' has no attribute 'tensorboard'; a Trainer"):
+        _ = ndl.utils.tensorboard
+
+
+def test_a_checkpoint_computes_again():
+    x = ndl.tensor([0.5, 1.0], requires_grad=True)
+    y = ndl.utils.checkpoint.checkpoint_sequential([ndl.sin, ndl.exp, ndl.tanh], 2, x, use_reentrant=False)
+    expected = ndl.autograd.grad(ndl.tanh(ndl.exp(ndl.sin(x))).sum(), x)[0]
+    np.testing.assert_allclose(ndl.autograd.grad(y.sum(), x)[0].numpy(), expected.numpy(), rtol=1e-6)
 
 
 # ---- Devices, random numbers, files -----------------------------------------------------------------------

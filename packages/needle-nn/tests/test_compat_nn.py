@@ -22,7 +22,7 @@ def show(value):
         return show(value.tolist())
     if isinstance(value, (list, tuple)):
         inner = ", ".join(map(show, value))
-        return f"[{inner}]" if isinstance(value, list) else f"({inner})"
+        return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' * (len(value) == 1)})"
     return repr(round(value, 3) or value) if isinstance(value, float) else repr(value)
 
 

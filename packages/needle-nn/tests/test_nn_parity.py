@@ -85,6 +85,8 @@ TWINS = {
     "Linear/three axes": Twin(lambda: tn.Linear(3, 4), TRANSPOSED),
     "Linear/one axis": Twin(lambda: tn.Linear(3, 4), TRANSPOSED),
     "Embedding": Twin(lambda: tn.Embedding(5, 3)),
+    "EmbeddingBag": Twin(lambda: tn.EmbeddingBag(5, 3)),
+    "EmbeddingBag/sum": Twin(lambda: tn.EmbeddingBag(5, 3, mode="sum")),
     "Flatten": Twin(tn.Flatten),
     "ReLU": Twin(tn.ReLU),
     "LeakyReLU": Twin(lambda: tn.LeakyReLU(0.2)),

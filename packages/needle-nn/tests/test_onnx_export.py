@@ -150,6 +150,9 @@ REFUSED = {
     "a loop over examples": (lambda x: ndl.stack([x[i] * i for i in range(x.shape[0])]), True, ["depends on the size"]),
     "a number that follows": (lambda x: x * (1 / x.shape[0]), True, ["MulScalar", "scalar is 0.5 and 0.333"]),
     "one size": (lambda x: x.reshape((4, 6)), True, ["does not take a batch of 2", "dynamic_batch=False"]),
+    "time as the batch": (
+        lambda x: ops.scaled_dot_product_attention(x, x, x, causal=True), True, ["causal Attention over batch positions"]
+    ),
     "no tensor": (lambda x: 3, False, ["returned int"]),
     "nothing": (lambda x: None, False, ["returned no Tensor"]),
 }  # fmt: skip

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from optim_formulas import parameters, set_gradients
 
+import needle as ndl
 from needle import optim
 
 pytestmark = pytest.mark.parity
@@ -79,6 +80,43 @@ def test_steps(name, dtype):
     for p, q in zip(params, theirs, strict=True):
         near = 1e-5 if dtype == "float32" else 1e-8 if name == "nadam" else 1e-12  # its product is float32 there
         np.testing.assert_allclose(p.numpy(), q.detach().numpy(), rtol=near, atol=near)
+
+
+def adam_by_hand(framework):
+    """An optimizer as public programs write them: defaults as a dict, a dict of state for each parameter."""
+
+    class Own(framework.optim.Optimizer):
+        def __init__(self, params, lr=1e-3, betas=(0.9, 0.999)):
+            super().__init__(params, {"lr": lr, "betas": betas})
+
+        @framework.no_grad()
+        def step(self, closure=None):
+            for group in self.param_groups:
+                beta1, beta2 = group["betas"]
+                for p in group["params"]:
+                    state = self.state[p]
+                    if len(state) == 0:
+                        state["step"], state["m"], state["v"] = 0, framework.zeros_like(p), framework.zeros_like(p)
+                    state["step"] += 1
+                    state["m"].mul_(beta1).add_(p.grad, alpha=1 - beta1)
+                    state["v"].mul_(beta2).addcmul_(p.grad, p.grad, value=1 - beta2)
+                    p.addcdiv_(state["m"], state["v"].sqrt().add_(1e-3), value=-group["lr"] / state["step"])
+
+    return Own
+
+
+def test_an_optimizer_written_for_pytorch():
+    params, theirs = (some[:4] for some in pair())
+    optimizer, twin = adam_by_hand(ndl)(params, lr=0.1), adam_by_hand(torch)(theirs, lr=0.1)
+    for t in range(6):
+        same_gradients(params, theirs, t)
+        optimizer.step(), twin.step()
+        if t == 3:  # its state goes through a file's forms
+            state = optimizer.state_dict()
+            optimizer = adam_by_hand(ndl)(params, lr=0.1)
+            optimizer.load_state_dict(state)
+    for p, q in zip(params, theirs, strict=True):
+        np.testing.assert_allclose(p.numpy(), q.detach().numpy(), rtol=1e-5, atol=1e-6)
 
 
 def theirs_named(name, *args, **numbers):

@@ -19,7 +19,6 @@ from needle.creation import *
 from needle.custom import *
 from needle.init import ones, ones_like, zeros, zeros_like
 from needle.modes import *
-from needle.ops import *
 from needle.sampling import *
 from needle.torch_names import FUNCTIONS as _FUNCTIONS
 from needle.torch_names import ON_REQUEST as _ON_REQUEST
@@ -29,7 +28,8 @@ from needle_ndarray import show_config
 
 __version__ = "0.1.0"
 
-globals().update(_FUNCTIONS)  # PyTorch's names of what is above
+# Ops, and PyTorch's names of them. Not by `import *`: editors would list the classes, which the stub leaves to needle.ops.
+globals().update({name: getattr(ops, name) for name in ops.__all__} | _FUNCTIONS)
 
 # needle-nn depends on this package, and drawing takes longer to import than everything else: on first use.
 _ON_FIRST_USE = tuple(

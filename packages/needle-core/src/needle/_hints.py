@@ -1,6 +1,7 @@
 """What a Tensor says to who takes it for something else."""
 
 import warnings
+from typing import Any
 
 
 class Size(int):
@@ -13,7 +14,7 @@ class Size(int):
         self.shape = shape
         return self
 
-    def __call__(self, dim=None):
+    def __call__(self, dim: int | None = None) -> Any:
         return self.shape if dim is None else self.shape[dim]
 
     def __reduce__(self):

@@ -1,11 +1,12 @@
 """What the re-exports of another distribution have in common."""
 
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 
 @contextmanager
-def sister(module: str, distribution: str):
+def sister(module: str, distribution: str) -> Iterator[None]:
     """Import names of `distribution` inside this block; where it is not installed, say what to install."""
     root = distribution.replace("-", "_")
     try:

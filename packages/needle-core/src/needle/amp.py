@@ -31,7 +31,9 @@ def _tell(what: str) -> None:
 class autocast(ContextDecorator):
     """A `with` that changes nothing; where `enabled`, it says so once."""
 
-    def __init__(self, device_type: Any = None, dtype: Any = None, enabled: bool = True, cache_enabled: Any = None):
+    def __init__(
+        self, device_type: Any = None, dtype: Any = None, enabled: bool = True, cache_enabled: Any = None
+    ) -> None:
         self.enabled = enabled
 
     def __enter__(self) -> "autocast":
@@ -46,7 +48,7 @@ class autocast(ContextDecorator):
 class GradScaler:
     """Scales nothing: gradients of float32 need it not. `step` is the optimizer's; where `enabled`, it says so once."""
 
-    def __init__(self, device: Any = None, enabled: bool = True, **settings: Any):
+    def __init__(self, device: Any = None, enabled: bool = True, **settings: Any) -> None:
         if enabled:
             _tell("GradScaler")
 

@@ -11,8 +11,10 @@ import needle_ndarray as nd
 from needle.autograd import Tensor, get_default_dtype
 from needle.init import given_shape
 
-__all__ = """tensor as_tensor from_numpy arange linspace full full_like empty empty_like eye FloatTensor DoubleTensor LongTensor
-ByteTensor IntTensor BoolTensor""".split()
+__all__ = [
+    "tensor", "as_tensor", "from_numpy", "arange", "linspace", "full", "full_like", "empty", "empty_like", "eye",
+    "FloatTensor", "DoubleTensor", "LongTensor", "ByteTensor", "IntTensor", "BoolTensor",
+]  # fmt: skip
 
 
 def _made(array: Any, requires_grad: bool) -> Tensor:

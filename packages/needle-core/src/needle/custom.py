@@ -1,6 +1,7 @@
 """Operators of your own: two functions and a decorator instead of a class."""
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,10 +19,10 @@ def _kept(constant: Any) -> Any:
 class Operator:
     """A function of Tensors made by `operator`. Every call is a node whose op is named after the function."""
 
-    def __init__(self, compute: Any, outputs: int, broadcasts: bool):
+    def __init__(self, compute: Any, outputs: int, broadcasts: bool) -> None:
         functools.update_wrapper(self, compute)
         self._gradient: Any = None
-        base = TensorOp if outputs == 1 else TensorTupleOp
+        base: Any = TensorOp if outputs == 1 else TensorTupleOp
         body = {"function": self, "outputs": outputs, "broadcasts": broadcasts, "__doc__": compute.__doc__}
         self.op = type(base)(compute.__name__, (_Methods, base), {**body, "__module__": compute.__module__})
 
@@ -50,7 +51,7 @@ class _Methods:
     function: Operator
     outputs: int
 
-    def __init__(self, constants: dict[str, Any]):
+    def __init__(self, constants: dict[str, Any]) -> None:
         self.constants = constants
 
     def __repr__(self) -> str:
@@ -70,7 +71,7 @@ class _Methods:
         return self.function._gradient(out_grad, node, **self.constants)
 
 
-def operator(compute=None, *, outputs=1, broadcasts=False):
+def operator(compute: Callable[..., Any] | None = None, *, outputs: int = 1, broadcasts: bool = False) -> Any:
     """Make an operator on Tensors of a function on NDArrays; give it a gradient with `defgradient`.
 
     Parameters

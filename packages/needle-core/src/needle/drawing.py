@@ -35,7 +35,9 @@ class Node(NamedTuple):
     place: int | None = None  # where it is computed, if that was said
 
 
-def draw_graph(outputs, path=None, *, names=None, max_nodes=500, places=None):
+def draw_graph(
+    outputs: Any, path: Any = None, *, names: Any = None, max_nodes: int = 500, places: Any = None
+) -> "Graph":
     """The graph that `outputs` were computed by, as a `Graph`: shown by notebooks, or saved as .svg, .html or .dot.
 
     Nothing is computed: values that are lazy say so, and data dropped after backward stays dropped. Of a captured function's plan
@@ -173,7 +175,7 @@ def _cut(text: str, length: int = 44) -> str:
 class Graph:
     """Boxes and arrows: `nodes` in an order of computation, `edges` as pairs of places in it, and pictures of them."""
 
-    def __init__(self, nodes: list[Node], edges: list[tuple[int, int]], counted: tuple = OF_TENSORS):
+    def __init__(self, nodes: list[Node], edges: list[tuple[int, int]], counted: tuple = OF_TENSORS) -> None:
         self.nodes, self.edges, self.counted = nodes, edges, counted
 
     def __repr__(self) -> str:
@@ -242,7 +244,7 @@ class _Layout:
     Vertices are the nodes, and a bend in every layer that edges of a node pass; edges from the same node share their bends.
     """
 
-    def __init__(self, widths: list[float], edges: list[tuple[int, int]]):
+    def __init__(self, widths: list[float], edges: list[tuple[int, int]]) -> None:
         self.widths, nodes = list(widths), len(widths)
         early, self.rank = _ranks(nodes, edges)
         self.links: list[tuple[int, int, tuple[int, int] | None]] = []  # from, to, and the edge if it ends here

@@ -6,6 +6,8 @@ after `needle.random.seed`, from Needle's own (see `needle.random`). They are dr
 Every function takes `device`, `dtype` and `requires_grad`; a shape is given as numbers, or as one tuple.
 """
 
+from __future__ import annotations
+
 import contextlib
 import contextvars
 import math
@@ -16,8 +18,9 @@ from typing import Any
 import numpy as np
 
 import needle_ndarray as nd
-from needle.autograd import Tensor, data_of, is_tracing, keep_in_trace
+from needle.autograd import NDArray, Tensor, data_of, is_tracing, keep_in_trace
 from needle.ops.helpers import Undifferentiable
+from needle.typing import DeviceLike, DTypeLike, Operand, Shape
 
 __all__ = [
     "constant",
@@ -93,7 +96,15 @@ def draws() -> bool:
     return not _UNDRAWN.get()
 
 
-def rand(*shape, low=0.0, high=1.0, device=None, dtype="float32", requires_grad=False, generator=None):
+def rand(
+    *shape: Any,
+    low: float = 0.0,
+    high: float = 1.0,
+    device: DeviceLike = None,
+    dtype: DTypeLike = "float32",
+    requires_grad: bool = False,
+    generator: Any = None,
+) -> Tensor:
     """U(low, high): even on [low, high).
 
     >>> np.random.seed(0)
@@ -107,7 +118,15 @@ def rand(*shape, low=0.0, high=1.0, device=None, dtype="float32", requires_grad=
     return _tensor(made, dtype, requires_grad)
 
 
-def randn(*shape, mean=0.0, std=1.0, device=None, dtype="float32", requires_grad=False, generator=None):
+def randn(
+    *shape: Any,
+    mean: float = 0.0,
+    std: float = 1.0,
+    device: DeviceLike = None,
+    dtype: DTypeLike = "float32",
+    requires_grad: bool = False,
+    generator: Any = None,
+) -> Tensor:
     """N(mean, std^2): normal.
 
     >>> np.random.seed(0)
@@ -123,7 +142,14 @@ def randn(*shape, mean=0.0, std=1.0, device=None, dtype="float32", requires_grad
     return _tensor(made, dtype, requires_grad)
 
 
-def randb(*shape, p=0.5, device=None, dtype="bool", requires_grad=False, generator=None):
+def randb(
+    *shape: Any,
+    p: float = 0.5,
+    device: DeviceLike = None,
+    dtype: DTypeLike = "bool",
+    requires_grad: bool = False,
+    generator: Any = None,
+) -> Tensor:
     """1 with probability p, else 0: rand(*shape) <= p."""
     if not 0 <= p <= 1:
         raise ValueError(f"randb: p {p}: expected 0 to 1")
@@ -134,17 +160,31 @@ def randb(*shape, p=0.5, device=None, dtype="bool", requires_grad=False, generat
 # ---- Constants --------------------------------------------------------------------------
 
 
-def constant(*shape, c=1.0, device=None, dtype="float32", requires_grad=False):
+def constant(
+    *shape: Any, c: float = 1.0, device: DeviceLike = None, dtype: DTypeLike = "float32", requires_grad: bool = False
+) -> Tensor:
     """c everywhere."""
     return _tensor(nd.full(_shape("constant", shape), c, dtype, device), dtype, requires_grad)
 
 
-def ones(*shape, size=None, device=None, dtype="float32", requires_grad=False):
+def ones(
+    *shape: Any,
+    size: Shape | None = None,
+    device: DeviceLike = None,
+    dtype: DTypeLike = "float32",
+    requires_grad: bool = False,
+) -> Tensor:
     """1 everywhere."""
     return _tensor(nd.ones(_shape("ones", given_shape("ones", shape, size)), dtype, device), dtype, requires_grad)
 
 
-def zeros(*shape, size=None, device=None, dtype="float32", requires_grad=False):
+def zeros(
+    *shape: Any,
+    size: Shape | None = None,
+    device: DeviceLike = None,
+    dtype: DTypeLike = "float32",
+    requires_grad: bool = False,
+) -> Tensor:
     """0 everywhere."""
     return _tensor(nd.zeros(_shape("zeros", given_shape("zeros", shape, size)), dtype, device), dtype, requires_grad)
 
@@ -153,17 +193,23 @@ def _like(array, device, dtype) -> dict:
     return {"device": array.device if device is None else device, "dtype": array.dtype if dtype is None else dtype}
 
 
-def zeros_like(array, *, device=None, dtype=None, requires_grad=False):
+def zeros_like(
+    array: Tensor | NDArray, *, device: DeviceLike = None, dtype: DTypeLike | None = None, requires_grad: bool = False
+) -> Tensor:
     """0 everywhere, in the shape of a Tensor or NDArray, and with its dtype and device unless others are given."""
     return zeros(array.shape, **_like(array, device, dtype), requires_grad=requires_grad)
 
 
-def ones_like(array, *, device=None, dtype=None, requires_grad=False):
+def ones_like(
+    array: Tensor | NDArray, *, device: DeviceLike = None, dtype: DTypeLike | None = None, requires_grad: bool = False
+) -> Tensor:
     """1 everywhere, in the shape of a Tensor or NDArray, and with its dtype and device unless others are given."""
     return ones(array.shape, **_like(array, device, dtype), requires_grad=requires_grad)
 
 
-def one_hot(n, i, device=None, dtype="float32", requires_grad=False):
+def one_hot(
+    n: int, i: Operand, device: DeviceLike = None, dtype: DTypeLike = "float32", requires_grad: bool = False
+) -> Tensor:
     """1 at position i of n: shape of i + (n,). `i` is a Tensor, an array, a list or an int; floats may stand for integers.
 
     >>> one_hot(3, [2, 0]).tolist()
@@ -203,20 +249,24 @@ def _fans(name: str, fan_in: int, fan_out: int, shape) -> tuple:
     return _shape(name, (fan_in, fan_out) if shape is None else (shape,))
 
 
-def xavier_uniform(fan_in, fan_out, gain=1.0, *, shape=None, **kwargs):
+def xavier_uniform(
+    fan_in: int, fan_out: int, gain: float = 1.0, *, shape: Shape | None = None, **kwargs: Any
+) -> Tensor:
     """U(-a, a), a = gain sqrt(6 / (fan_in + fan_out)); of shape (fan_in, fan_out) unless one is given."""
     sizes = _fans("xavier_uniform", fan_in, fan_out, shape)
     bound = gain * math.sqrt(6.0 / (fan_in + fan_out))
     return rand(*sizes, low=-bound, high=bound, **kwargs)
 
 
-def xavier_normal(fan_in, fan_out, gain=1.0, *, shape=None, **kwargs):
+def xavier_normal(fan_in: int, fan_out: int, gain: float = 1.0, *, shape: Shape | None = None, **kwargs: Any) -> Tensor:
     """N(0, s^2), s = gain sqrt(2 / (fan_in + fan_out)); of shape (fan_in, fan_out) unless one is given."""
     sizes = _fans("xavier_normal", fan_in, fan_out, shape)
     return randn(*sizes, std=gain * math.sqrt(2.0 / (fan_in + fan_out)), **kwargs)
 
 
-def kaiming_uniform(fan_in, fan_out, shape=None, nonlinearity="relu", **kwargs):
+def kaiming_uniform(
+    fan_in: int, fan_out: int, shape: Shape | None = None, nonlinearity: str = "relu", **kwargs: Any
+) -> Tensor:
     """U(-a, a), a = gain sqrt(3 / fan_in), gain = sqrt 2 for relu; of shape (fan_in, fan_out) unless one is given.
 
     >>> kaiming_uniform(27, 144, shape=(3, 3, 3, 16)).shape  # a convolution
@@ -227,7 +277,9 @@ def kaiming_uniform(fan_in, fan_out, shape=None, nonlinearity="relu", **kwargs):
     return rand(*sizes, low=-bound, high=bound, **kwargs)
 
 
-def kaiming_normal(fan_in, fan_out, nonlinearity="relu", *, shape=None, **kwargs):
+def kaiming_normal(
+    fan_in: int, fan_out: int, nonlinearity: str = "relu", *, shape: Shape | None = None, **kwargs: Any
+) -> Tensor:
     """N(0, s^2), s = gain / sqrt(fan_in), gain = sqrt 2 for relu; of shape (fan_in, fan_out) unless one is given."""
     sizes = _fans("kaiming_normal", fan_in, fan_out, shape)
     return randn(*sizes, std=_gain("kaiming_normal", nonlinearity) / math.sqrt(fan_in), **kwargs)

@@ -3,6 +3,7 @@
 import os.path
 import sys
 from contextlib import ContextDecorator
+from typing import Any
 
 from needle.autograd import array_api, is_grad_enabled, set_mode, set_torch_by_default
 
@@ -14,7 +15,7 @@ class _Mode(ContextDecorator):
 
     name = ""
 
-    def __init__(self, value: int):
+    def __init__(self, value: int) -> None:
         self.value = value
         self.before: list[int] = []
 
@@ -48,7 +49,7 @@ class no_grad(_Mode):
 
     name = "no_grad"
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__(1)
 
 
@@ -57,7 +58,7 @@ class enable_grad(_Mode):
 
     name = "no_grad"
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__(0)
 
 
@@ -73,7 +74,7 @@ class set_grad_enabled(_Mode):
 
     name = "no_grad"
 
-    def __init__(self, enabled: bool):
+    def __init__(self, enabled: bool) -> None:
         super().__init__(0 if enabled else 1)
         self.before.append(set_mode(self.name, self.value))
         self.made = True  # the mode holds already
@@ -84,7 +85,7 @@ class set_grad_enabled(_Mode):
             return self
         return super().__enter__()
 
-    def __call__(self, function):
+    def __call__(self, function: Any) -> Any:
         if self.made:  # a decorator changes nothing until the function is called
             self.__enter__().__exit__()
         return super().__call__(function)
@@ -101,7 +102,7 @@ class lazy_mode(_Mode):
 
     name = "lazy"
 
-    def __init__(self, enabled: bool = True):
+    def __init__(self, enabled: bool = True) -> None:
         super().__init__(1 if enabled else 2)
 
 
@@ -122,7 +123,7 @@ class anomaly_mode(_Mode):
 
     name = "anomaly"
 
-    def __init__(self, enabled: bool = True, *, inf: bool = False):
+    def __init__(self, enabled: bool = True, *, inf: bool = False) -> None:
         super().__init__((2 if inf else 1) if enabled else 0)
 
 
@@ -140,7 +141,7 @@ class compat:
     (False, 2.0)
     """
 
-    def __init__(self, meaning: str):
+    def __init__(self, meaning: str) -> None:
         if meaning not in ("torch", "needle"):
             raise ValueError(f"compat: {meaning!r}: expected 'torch' or 'needle'")
         self.meaning = meaning
@@ -182,7 +183,7 @@ def _text(origin: tuple[str, int] | None) -> str:
     return f"{origin[0]}:{origin[1]}" + (f": {text}" if text else "")
 
 
-def name_origin(error: Exception, op, origin: tuple[str, int]) -> None:
+def name_origin(error: Exception, op: Any, origin: tuple[str, int]) -> None:
     """Add to the message of an error the line where the op was recorded that failed."""
     if len(error.args) == 1 and isinstance(error.args[0], str):
         error.args = (f"{error.args[0]}; {type(op).__name__} was recorded at {_text(origin)}",)
@@ -201,7 +202,7 @@ def _first_bad(data, level: int):
     return data[at].item(), at, data.shape
 
 
-def check_forward(op, data, origin, level: int) -> None:
+def check_forward(op: Any, data: Any, origin: Any, level: int) -> None:
     """Raise if what an op has computed holds what anomaly mode looks for."""
     bad = _first_bad(data, level)
     if bad:
@@ -209,7 +210,7 @@ def check_forward(op, data, origin, level: int) -> None:
         raise AnomalyError(f"{type(op).__name__} gave {bad[0]} at {bad[1]} of shape {bad[2]}; made at {made}")
 
 
-def check_backward(node, grad, origin, level: int) -> None:
+def check_backward(node: Any, grad: Any, origin: Any, level: int) -> None:
     """Raise if a gradient that an op has sent to its inputs holds what anomaly mode looks for."""
     value = getattr(grad, "value", grad)
     bad = _first_bad(value.realize_cached_data(), level)

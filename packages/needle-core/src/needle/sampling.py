@@ -14,8 +14,10 @@ from needle.autograd import Tensor, array_api, data_of, get_default_dtype
 from needle.init import given_shape
 from needle_ndarray.extension import repeat
 
-__all__ = """Generator manual_seed rand randn rand_like randn_like randint randint_like randperm normal bernoulli
-multinomial""".split()
+__all__ = [
+    "Generator", "manual_seed", "rand", "randn", "rand_like", "randn_like", "randint", "randint_like", "randperm",
+    "normal", "bernoulli", "multinomial",
+]  # fmt: skip
 
 
 class Generator(nd.random.Generator):
@@ -27,7 +29,7 @@ class Generator(nd.random.Generator):
     True
     """
 
-    def __init__(self, device: Any = None):
+    def __init__(self, device: Any = None) -> None:
         super().__init__(0)
 
     def manual_seed(self, seed: int) -> "Generator":

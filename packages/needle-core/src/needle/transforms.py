@@ -6,6 +6,7 @@ them. Results can be differentiated again where an argument requires a gradient,
 """
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -75,7 +76,7 @@ def _float_tensor(name: str, what: str, x: Any) -> Tensor:
 class _Call:
     """fn(*args) with the arguments at `argnums` as variables: `xs` (leaves), `ys` (leaves of the result), and their structures."""
 
-    def __init__(self, name: str, fn: Any, argnums: Any, args: tuple, kwargs: dict, has_aux: bool = False):
+    def __init__(self, name: str, fn: Any, argnums: Any, args: tuple, kwargs: dict, has_aux: bool = False) -> None:
         positions = _positions(name, argnums, len(args))
         chosen = [args[i] for i in positions]
         given, self.structure = _flatten(chosen[0] if isinstance(argnums, int) else tuple(chosen))
@@ -178,7 +179,9 @@ def _fitting(name: str, what: str, given: Any, xs: list, structure: Any, of: str
 # ---- First order --------------------------------------------------------------------------
 
 
-def value_and_grad(fn, argnums=0, has_aux=False):
+def value_and_grad(
+    fn: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False
+) -> Callable[..., Any]:
     """x -> (f(x), df/dx): as `grad`, with the value; where has_aux is True, f returns (y, aux) and this ((y, aux), df/dx).
 
     >>> value, slope = value_and_grad(lambda x: x * x)(3.0)
@@ -200,7 +203,7 @@ def _value_and_grad(name, fn, argnums, has_aux):
     return differentiated
 
 
-def grad(fn, argnums=0, has_aux=False):
+def grad(fn: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False) -> Callable[..., Any]:
     """x -> df/dx, for a function that returns one number.
 
     A loop that computes new arguments from old ones should start from tensors that require no gradient, or run within
@@ -232,7 +235,7 @@ def _grad(name, fn, argnums, has_aux=False):
     return differentiated
 
 
-def vjp(fn, *primals):
+def vjp(fn: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
     """f(x) and the function u -> u^T J, which returns a tuple with an entry per argument; it may be called repeatedly.
 
     >>> import needle as ndl
@@ -251,7 +254,7 @@ def vjp(fn, *primals):
     return call.freed(call.like_ys(call.ys)), pull
 
 
-def jvp(fn, primals, tangents):
+def jvp(fn: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any, Any]:
     """f(x) and J v: the derivative of f at the primals x in the direction of the tangents v.
 
     Parameters
@@ -283,7 +286,7 @@ def _at(name: str, fn: Any, primals: Any, tangents: Any) -> tuple[_Call, list[Te
 # ---- Matrices and second order --------------------------------------------------------------------------
 
 
-def jacobian(fn, argnums=0):
+def jacobian(fn: Callable[..., Any], argnums: int | tuple[int, ...] = 0) -> Callable[..., Any]:
     """x -> dy_i/dx_j, of shape y.shape + x.shape; for trees, the tree of y with the tree of x in place of every leaf.
 
     Row by row (reverse mode), or column by column (forward mode) where x has fewer elements than y.
@@ -330,7 +333,7 @@ def _swapped(a: Tensor, last: int) -> Tensor:
     return ops.permute(a, (*range(a.ndim - last, a.ndim), *range(a.ndim - last)))
 
 
-def hessian(fn, argnums=0):
+def hessian(fn: Callable[..., Any], argnums: int | tuple[int, ...] = 0) -> Callable[..., Any]:
     """x -> d2f/(dx_i dx_j), of shape x.shape + x.shape, for a function that returns one number.
 
     >>> import needle as ndl
@@ -340,7 +343,7 @@ def hessian(fn, argnums=0):
     return _jacobian("hessian", _grad("hessian", fn, argnums), argnums)
 
 
-def hvp(fn, primals, tangents):
+def hvp(fn: Callable[..., Any], primals: Any, tangents: Any) -> Any:
     """H v: the Hessian of f at the primals times the tangents, without the Hessian.
 
     Parameters
@@ -363,7 +366,7 @@ def hvp(fn, primals, tangents):
 # ---- Memory --------------------------------------------------------------------------
 
 
-def checkpoint(fn, *args, **kwargs):
+def checkpoint(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """fn(*args, **kwargs), keeping only the result: what was computed on the way is dropped, and computed again for backward.
 
     A chain of n layers in segments of k keeps n/k + k values instead of n, for one more forward pass.

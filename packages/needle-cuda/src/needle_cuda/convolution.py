@@ -125,7 +125,7 @@ class Convolution:
         self._launch("pool.cu", op.name, x.dtype, out.size, x, at, out)
 
     def pool2d_grad(
-        self, op: Op, grad: NDArray, x: NDArray | None, out: NDArray, size: Pair, stride: Pair, padding: Sides
+        self, op: Op, grad: NDArray, x: Any, out: NDArray, size: Pair, stride: Pair, padding: Sides
     ) -> None:
         at, chosen = _pooling(out, grad, size, stride, padding), []
         if op.name == "max_pool2d":

@@ -34,7 +34,7 @@ class Indexing:
         out_row, step, a_row = [np.int64(each) for each in (out.strides[0], index.strides[0], a.strides[0])]
         sizes = (inner, np.int64(rows), np.int64(columns))
         if rows <= FEW:
-            given = (out, index, a, out_row, step, a_row, *sizes)
+            given: tuple[Any, ...] = (out, index, a, out_row, step, a_row, *sizes)
             self._launch("index.cu", f"{op.name}_few", a.dtype, rows * columns, *given)
         else:
             keys, order = self._sorted_entries(index, out.shape[0])

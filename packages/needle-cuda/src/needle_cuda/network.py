@@ -109,8 +109,8 @@ class Network:
         weight: NDArray | None,
         bias: NDArray | None,
         out: NDArray,
-        mean: NDArray | None,
-        var: NDArray | None,
+        mean: Any,  # an array for batch_norm, None for layer_norm
+        var: Any,
         eps: float,
     ) -> None:
         if op.name == "layer_norm":
@@ -124,8 +124,8 @@ class Network:
         grad: NDArray,
         x: NDArray,
         weight: NDArray | None,
-        mean: NDArray | None,
-        var: NDArray | None,
+        mean: Any,  # an array for batch_norm, None for layer_norm
+        var: Any,
         dx: NDArray,
         dweight: NDArray,
         dbias: NDArray,

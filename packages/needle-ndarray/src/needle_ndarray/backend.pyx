@@ -24,7 +24,10 @@ INTERFACE_VERSION = 2
 
 
 cdef class Op:
-    """A row of the op table: a name, what it accepts and what dtype it returns.
+    """Op(name, code, accepts, result, formula="")
+--
+
+    A row of the op table: a name, what it accepts and what dtype it returns.
 
     accepts  "any", "number" (no bool), "integer" (bool and ints), "float" (ints and bool are cast to float first),
              "int-up" (bool is cast to int32 first), "int" (the same, and no floats), "bool" (every input is cast to bool first)
@@ -253,7 +256,10 @@ cdef object defaults_module = None
 
 
 cdef class Backend:
-    """Base of every backend: subclass it in Python or Cython, implement the required verbs, register an entry point.
+    """Backend()
+--
+
+    Base of every backend: subclass it in Python or Cython, implement the required verbs, register an entry point.
 
     Class attributes: `name`, the device's name; `interface_version`, the INTERFACE_VERSION it was written for; `numbered`,
     whether there may be several devices, made by `Class(number)`; `tile_size` of `matmul_tiled`.

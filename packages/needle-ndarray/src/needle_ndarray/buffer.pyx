@@ -74,7 +74,10 @@ cdef class Memory:
 
 @cython.no_gc
 cdef class Buffer:
-    """Bytes on the host: what `NDArray._handle` is on cpu devices."""
+    """Buffer(data)
+--
+
+    Bytes on the host: what `NDArray._handle` is on cpu devices."""
 
     def __cinit__(self):
         self.size_class = -1

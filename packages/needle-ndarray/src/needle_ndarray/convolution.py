@@ -195,6 +195,7 @@ def avg_pool2d_grad(grad: NDArray, x_shape: Any, size: Any, stride: Any = None, 
     return out
 
 
-__all__ = """
-    conv2d conv2d_input_grad conv2d_weight_grad max_pool2d max_pool2d_grad avg_pool2d avg_pool2d_grad
-""".split()
+__all__ = [
+    "conv2d", "conv2d_input_grad", "conv2d_weight_grad", "max_pool2d", "max_pool2d_grad", "avg_pool2d",
+    "avg_pool2d_grad",
+]  # fmt: skip

@@ -168,7 +168,7 @@ def astype(x: NDArray, dtype: Any, /, *, copy: bool = True) -> NDArray:
 class finfo:
     """Limits of a float dtype: bits, eps, max, min, smallest_normal."""
 
-    def __init__(self, kind: Any):
+    def __init__(self, kind: Any) -> None:
         self.dtype = to_dtype(getattr(kind, "dtype", kind))
         limits = np.finfo(self.dtype.numpy)
         self.bits = int(limits.bits)
@@ -179,7 +179,7 @@ class finfo:
 class iinfo:
     """Limits of an integer dtype: bits, max, min."""
 
-    def __init__(self, kind: Any):
+    def __init__(self, kind: Any) -> None:
         self.dtype = to_dtype(getattr(kind, "dtype", kind))
         limits = np.iinfo(self.dtype.numpy)
         self.bits, self.max, self.min = int(limits.bits), int(limits.max), int(limits.min)

@@ -44,7 +44,7 @@ class Device:
     (cpu(), True, True)
     """
 
-    def __init__(self, name: str):
+    def __init__(self, name: str) -> None:
         self.name = name
         self._backend: Backend | None = None
 

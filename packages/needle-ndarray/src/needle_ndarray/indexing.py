@@ -88,7 +88,7 @@ def _is_mask(item: Any) -> bool:
 class _Mask0d:
     """A 0-d bool index: a new axis of size 1 or 0."""
 
-    def __init__(self, positions: NDArray):
+    def __init__(self, positions: NDArray) -> None:
         self.positions = positions
 
 
@@ -300,7 +300,7 @@ def scatter_add(x: NDArray, indices: Any, values: Any, /, *, axis: int = 0) -> N
 class Flat:
     """The elements of a strided array in row-major order, where no 1-d view exists: reads and writes go through."""
 
-    def __init__(self, array: NDArray):
+    def __init__(self, array: NDArray) -> None:
         self._array = array
 
     @property

@@ -63,7 +63,10 @@ cdef tuple COMPARE = (BINARY["less"], BINARY["less_equal"], BINARY["equal"], BIN
 @cython.no_gc
 @cython.freelist(64)
 cdef class NDArray:
-    """A strided n-dimensional array on a device.
+    """NDArray(other, device=None)
+--
+
+    A strided n-dimensional array on a device.
 
     >>> from needle_ndarray import array
     >>> a = array([[1, 2, 3], [4, 5, 6]])
@@ -777,6 +780,11 @@ cdef class NDArray:
         text = np.array2string(values, separator=", ", prefix="NDArray(", threshold=threshold, edgeitems=3)
         return f"NDArray({text}, dtype={self.dtype}, device={self.device})"
 
+    def _repr_html_(self, kind="NDArray", made=""):
+        """What a notebook shows: what it is, shape, dtype, device, how it was made, and a map of the values."""
+        from needle_ndarray.notebook import array_html
+        return array_html(self, kind, made)
+
     def __str__(self):
         values, threshold = shown(self)
         return np.array2string(values, threshold=threshold, edgeitems=3)
@@ -945,6 +953,21 @@ cdef class UnaryMethod:
 
     def __repr__(self):
         return f"<method {self.op.name} of NDArray: {self.op.formula}>"
+
+    @property
+    def __name__(self):
+        return self.op.name
+
+    @property
+    def __doc__(self):
+        return f"{self.op.name}(x): {self.op.formula}"
+
+    @property
+    def __signature__(self):
+        from inspect import Parameter, Signature
+        names = [("self", Parameter.POSITIONAL_ONLY)] if self.array is None else []
+        names = [Parameter(name, kind) for name, kind in names]
+        return Signature([*names, Parameter("out", Parameter.KEYWORD_ONLY, default=None)])
 
 
 cdef int add_unary_methods() except -1:

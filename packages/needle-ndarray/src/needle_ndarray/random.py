@@ -26,7 +26,7 @@ _MASK = (1 << 64) - 1
 class Generator:
     """A stream of Philox blocks: a seed, and the number of blocks used up."""
 
-    def __init__(self, seed: int, counter: int = 0):
+    def __init__(self, seed: int, counter: int = 0) -> None:
         from threading import Lock
 
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):

@@ -119,4 +119,4 @@ def _nonlinearity(what: str, name: str) -> Op:
     return SEQUENCE[f"rnn_{name}"]
 
 
-__all__ = "lstm lstm_grad gru gru_grad rnn rnn_grad".split()
+__all__ = ["lstm", "lstm_grad", "gru", "gru_grad", "rnn", "rnn_grad"]

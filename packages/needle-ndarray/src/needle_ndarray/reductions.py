@@ -137,5 +137,7 @@ def logsumexp(x: NDArray, /, axis: Axis = None, *, keepdims: bool = False) -> ND
     return x.logsumexp(axis, keepdims)
 
 
-__all__ = "sum prod max min any all mean var std argmax argmin cumsum softmax log_softmax logsumexp".split()
-__all__ += "count_nonzero cumulative_sum cumulative_prod".split()
+__all__ = [
+    "sum", "prod", "max", "min", "any", "all", "mean", "var", "std", "argmax", "argmin", "cumsum", "softmax",
+    "log_softmax", "logsumexp", "count_nonzero", "cumulative_sum", "cumulative_prod",
+]  # fmt: skip

@@ -149,4 +149,6 @@ def unique_values(x: NDArray, /) -> NDArray:
     return unique_all(x).values
 
 
-__all__ = "sort argsort searchsorted isin unique_all unique_counts unique_inverse unique_values".split()
+__all__ = [
+    "sort", "argsort", "searchsorted", "isin", "unique_all", "unique_counts", "unique_inverse", "unique_values",
+]  # fmt: skip

@@ -119,7 +119,7 @@ def _digest(arrays: dict[str, np.ndarray], text: str) -> str:
 class _Opened:
     """An open file, in the place of a path."""
 
-    def __init__(self, file: Any):
+    def __init__(self, file: Any) -> None:
         self.file = file
         named = Path(str(getattr(file, "name", "the file")))
         self.name, self.stem, self.suffix = named.name, named.stem, named.suffix
@@ -188,7 +188,7 @@ class Checkpoints:
 
     NAME = re.compile(r"checkpoint-(\d{8,})\.safetensors")
 
-    def __init__(self, folder: str | os.PathLike, keep: int = 2):
+    def __init__(self, folder: str | os.PathLike, keep: int = 2) -> None:
         if keep < 1:
             raise ValueError(f"Checkpoints: keep must be at least 1, got {keep}")
         self.folder, self.keep = Path(folder), keep

@@ -50,7 +50,7 @@ class Lock:
     needle_nn.locking.InUseError: the run is in use by process ... on ... since ...
     """
 
-    def __init__(self, path: str | os.PathLike, what: Any = None):
+    def __init__(self, path: str | os.PathLike, what: Any = None) -> None:
         self.path = Path(path)
         self.what = what or self.path.parent
         self._depth, self._handle = 0, -1

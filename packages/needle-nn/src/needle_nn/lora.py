@@ -33,12 +33,12 @@ class LoRA(nn.Module):
     alpha : how much they weigh
     """
 
-    def __init__(self, linear: Any, rank: int = 8, alpha: float = 16.0, dropout: float = 0.0):
+    def __init__(self, linear: Any, rank: int = 8, alpha: float = 16.0, dropout: float = 0.0) -> None:
         super().__init__()
         if not isinstance(linear, nn.Linear):
             raise TypeError(f"LoRA: expected a Linear, got {type(linear).__name__}")
         self.rank, self.scale = check_count("LoRA", "rank", rank, 1), float(alpha) / rank
-        made = {"bias": False, "device": linear.weight.device, "dtype": str(linear.weight.dtype)}
+        made: dict[str, Any] = {"bias": False, "device": linear.weight.device, "dtype": str(linear.weight.dtype)}
         self.linear = linear
         self.lora_A = nn.Linear(linear.in_features, rank, **made)
         with init.without_draws():
@@ -47,7 +47,7 @@ class LoRA(nn.Module):
         for p in linear.parameters():
             p.requires_grad = False
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         return self.linear(x) + self.lora_B(self.lora_A(self.dropout(x))) * self.scale
 
     def merged(self) -> Any:

@@ -84,7 +84,7 @@ def render(report: Report) -> str:
         tag("div", *figures, class_="figures"),
     )
     sections = [
-        _section("Learning curves", _curves(report.history)),
+        _section("Learning curves", curves(report.history)),
         _section("Confusion matrix", _confusion(report)),
         _section("Sample predictions", _samples(report.samples)),
         _section("Generated text", join(_text(*each) for each in report.texts)),
@@ -103,7 +103,7 @@ def _section(title: str, content: Markup) -> Markup:
     return tag("section", tag("h2", title), content, id=title.lower().replace(" ", "-")) if content else Markup("")
 
 
-def _curves(history: Sequence[Mapping[str, Any]]) -> Markup:
+def curves(history: Sequence[Mapping[str, Any]]) -> Markup:
     """Charts of the loss, the accuracy and the learning rate, over steps."""
     steps = [row for row in history if row.get("kind") == "step"]
     epochs = [row for row in history if row.get("kind") == "epoch"]

@@ -149,7 +149,7 @@ def _entries(path: Path, header: dict[str, Any], base: int, data: int) -> dict[s
 class _File:
     """An open safetensors file and its entries."""
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path) -> None:
         self.path = path
         with refusing(path):
             self.file = open_regular(path)
@@ -184,7 +184,7 @@ class Weights(Mapping[str, Tensor]):
     float16 and bfloat16 become float32, small integers int32.
     """
 
-    def __init__(self, path: str | os.PathLike, device: Any = None):
+    def __init__(self, path: str | os.PathLike, device: Any = None) -> None:
         self.path, self.device = Path(path), device
         self._held: dict[str, tuple[_File, Entry]] = {}
         self._files: list[_File] = []
@@ -260,7 +260,8 @@ class Weights(Mapping[str, Tensor]):
         """
         file, entry = self._held[name]
         try:
-            here = np.frombuffer(out, str(out.dtype)).reshape(out.shape) if out.size else None
+            memory: Any = out  # its buffer, which no type of Python 3.11 speaks of
+            here = np.frombuffer(memory, str(out.dtype)).reshape(out.shape) if out.size else None
         except (BufferError, TypeError, ValueError):  # on a GPU
             held = empty(out.shape, str(out.dtype), "cpu")
             self.copy_to(name, held, axes)

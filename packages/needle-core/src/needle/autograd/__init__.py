@@ -22,6 +22,7 @@ write clock of needle_ndarray (one counter for all writes to all arrays) tells w
 import sys as _sys
 from types import BuiltinFunctionType as _BuiltinFunctionType
 from types import ModuleType as _ModuleType
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 import needle_ndarray
@@ -53,6 +54,11 @@ from needle.autograd.values import (
 )  # fmt: skip
 from needle_ndarray import NDArray
 
+if _TYPE_CHECKING:  # at run time needle.torch_names puts them here
+    from needle.modes import enable_grad, no_grad, set_grad_enabled
+    from needle.torch_names.function import Function
+    from needle.torch_names.functions import inference_mode
+
 #: What `compute` of an op may use.
 array_api: _Any = needle_ndarray
 
@@ -61,8 +67,14 @@ LAZY_MODE = False
 
 
 def grad(
-    outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, allow_unused=False, only_inputs=True
-):
+    outputs: _Any,
+    inputs: _Any,
+    grad_outputs: _Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    allow_unused: bool = False,
+    only_inputs: bool = True,
+) -> tuple[_Any, ...]:
     """PyTorch's `autograd.grad`: gradients of outputs with respect to inputs, as a tuple; no `.grad` is touched.
 
     `retain_graph` and `only_inputs` change nothing.
@@ -84,7 +96,14 @@ def grad(
 
 
 # What `from needle.autograd import *` gives: not the modules.
-__all__ = [_name for _name, _value in globals().items() if _name[0] != "_" and not isinstance(_value, _ModuleType)]
+__all__ = [
+    "as_constant", "frozen", "is_plain_key", "compute_gradient_of_variables", "find_topo_sort", "gradients",
+    "sum_node_list", "topo_sort_dfs", "get_default_dtype", "result_dtype", "set_default_dtype", "release_made",
+    "follows_torch", "is_grad_enabled", "set_lazy_by_default", "set_mode", "set_torch_by_default", "current_op",
+    "name_ops", "Tensor", "assign_product", "count", "rebuild", "constant", "data_of", "handed_out", "is_tracing",
+    "keep_in_trace", "trace", "Op", "ScalarOp", "Slot", "TensorOp", "TensorTuple", "TensorTupleOp", "Value",
+    "count_values", "with_gradients", "NDArray", "LAZY_MODE", "grad",
+]  # fmt: skip
 
 # Functions too are known by the module that users import them from, and so are those that unpickle ops.
 globals().update({_name: make for _name, make in vars(values).items() if _name.startswith("__pyx_unpickle_")})

@@ -38,7 +38,8 @@ cdef inline bint is_number(object x):
 
 
 cdef class Tensor(Value):
-    """Tensor(array, device=None, *, dtype=None, requires_grad=True)
+    """Tensor(array, device=None, *sizes, dtype=None, requires_grad=None)
+--
 
     An array that remembers how it was made.
 
@@ -192,6 +193,11 @@ cdef class Tensor(Value):
         text = np.array2string(read(self).numpy(), separator=", ", prefix="needle.Tensor(", threshold=1000, edgeitems=3)
         made = f", op={type(self.op).__name__}" if self.op is not None else ", requires_grad=True" if self.wants_grad else ""
         return f"needle.Tensor({text}, dtype={self.dtype}, device={self.device}{made})"
+
+    def _repr_html_(self):
+        """What a notebook shows: shape, dtype, device, how it was made, and a map of the values."""
+        made = f"made by {type(self.op).__name__}" if self.op is not None else "requires a gradient" if self.wants_grad else ""
+        return read(self)._repr_html_(type(self).__name__, made)
 
     def __str__(self):
         return str(realize(self))

@@ -35,7 +35,10 @@ def count_values():
 # ---- Ops --------------------------------------------------------------------------
 
 cdef class Op:
-    """An operator: `compute` on NDArrays, `gradient` in terms of ops. Subclass TensorOp or TensorTupleOp.
+    """Op()
+--
+
+    An operator: `compute` on NDArrays, `gradient` in terms of ops. Subclass TensorOp or TensorTupleOp.
 
     >>> import needle as ndl
     >>> class Cube(ndl.TensorOp):
@@ -83,7 +86,11 @@ cdef class TensorOp(Op):
 
 
 cdef class ScalarOp(TensorOp):
-    """An op with a number, `scalar`, which may be given as an array of one element."""
+    """ScalarOp(scalar)
+--
+
+    An op with a number, `scalar`, which may be given as an array of one element.
+    """
 
     def __init__(self, scalar):
         if not (type(scalar) is float or type(scalar) is int):
@@ -101,7 +108,11 @@ cdef class TensorTupleOp(Op):
 
 
 cdef class Slot:
-    """The gradient of one entry of a tuple, where the others have none: what TupleGetItem's gradient is."""
+    """Slot(index, value)
+--
+
+    The gradient of one entry of a tuple, where the others have none: what TupleGetItem's gradient is.
+    """
 
     def __init__(self, Py_ssize_t index, value):
         self.index, self.value = index, value
@@ -112,7 +123,10 @@ cdef class Slot:
 @cython.trashcan(True)                  # a chain of a million nodes dies without recursion
 @cython.freelist(128)
 cdef class Value:
-    """A node of the graph."""
+    """Value()
+--
+
+    A node of the graph."""
 
     # All fields are in this class, so that subclasses share the free list.
 

@@ -65,7 +65,7 @@ def _moved(x: Tensor, old: int, new: int) -> Tensor:
 class _Batch:
     """The arguments with the batch as axis 0, the first example of them, and what follows from both."""
 
-    def __init__(self, args: tuple, in_dims: Any):
+    def __init__(self, args: tuple, in_dims: Any) -> None:
         dims = in_dims if isinstance(in_dims, tuple) else (in_dims,) * len(args)
         if len(dims) != len(args) or not all(d is None or isinstance(d, int) for d in dims):
             raise ValueError(f"vmap: in_dims {in_dims!r} for {len(args)} arguments: expected an int or None for each")

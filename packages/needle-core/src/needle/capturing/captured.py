@@ -37,7 +37,7 @@ class Entry:
 class Captured(Replayer):
     """A function that replays what it did before; see `needle.capture`."""
 
-    def __init__(self, function: Callable, strict: bool = False, limit: int = 16, without: Iterable[str] = ()):
+    def __init__(self, function: Callable, strict: bool = False, limit: int = 16, without: Iterable[str] = ()) -> None:
         functools.update_wrapper(self, function)
         self.function, self.strict, self.limit, self.without = function, strict, limit, tuple(without)
         self._entries: OrderedDict[Any, Entry] = OrderedDict()

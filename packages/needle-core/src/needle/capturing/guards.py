@@ -36,7 +36,7 @@ ATOMS = (type(None), bool, int, float, complex, str, bytes, range, slice, type(.
 class Watch:
     """What a captured function is known to run, from all of its recordings so far."""
 
-    def __init__(self, function: Callable):
+    def __init__(self, function: Callable) -> None:
         self.function = function
         self.codes: dict[
             int, tuple[CodeType, dict[str, Any]]
@@ -122,7 +122,7 @@ class Watch:
 class Walk:
     """One look at everything that the names a function uses lead to, before it is called."""
 
-    def __init__(self, watch: Watch, recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]):
+    def __init__(self, watch: Watch, recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.watch, self.recorder = watch, recorder
         self.guards: dict[tuple[int, Any], Guard] = {}
         self.passing: list[Guard] = []  # of lists and dicts that are arguments: their entries are part of the key

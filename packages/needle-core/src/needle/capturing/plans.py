@@ -13,7 +13,7 @@ from needle_ndarray.extension import Layout, Plan
 class CapturedPlan:
     """Guards, inputs, calls, results. `captured.plans` lists them."""
 
-    def __init__(self, recording: Recording, without: Iterable[str]):
+    def __init__(self, recording: Recording, without: Iterable[str]) -> None:
         self.trace = recording.trace
         self.template = recording.template
         rec = recording.recorder

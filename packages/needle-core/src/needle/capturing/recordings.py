@@ -58,7 +58,7 @@ class Recording:
 
     def __init__(
         self, function: Callable, watch: Watch, leaves: list[Any], args: tuple, kwargs: dict[str, Any], strict: bool
-    ):
+    ) -> None:
         self.function = function
         self.recorder = Recorder(strict, origin)
         self.leaves = leaves
@@ -237,7 +237,7 @@ def flatten_object(tree: Any) -> "Kept":
 class Kept:
     """An object that every call returns: equal to itself, or where it is a number or a text to what cannot be told from it."""
 
-    def __init__(self, value: Any):
+    def __init__(self, value: Any) -> None:
         self.value = value
 
     def __eq__(self, other: object) -> bool:

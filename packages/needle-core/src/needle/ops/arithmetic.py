@@ -1,9 +1,14 @@
 """Sums, products, powers. Inputs broadcast as in NumPy; the engine sums gradients back to the inputs' shapes."""
 
+from __future__ import annotations
+
+from typing import Any
+
 from needle.autograd import ScalarOp, Tensor, TensorOp, result_dtype
 from needle.ops.choosing import equal, greater_equal, isfinite, logical_and, logical_not, where
 from needle.ops.functions import log
 from needle.ops.helpers import array_of
+from needle.typing import Number, Operand
 
 
 class EWiseAdd(TensorOp):
@@ -152,42 +157,42 @@ class NegateBeside(TensorOp):
 # ---- The functions --------------------------------------------------------------------------
 
 
-def add(a, b):
+def add(a: Operand, b: Operand) -> Tensor:
     return EWiseAdd()(a, b)
 
 
-def add_scalar(a, scalar):
+def add_scalar(a: Tensor, scalar: Number) -> Tensor:
     return AddScalar(scalar)(a)
 
 
-def subtract(a, b):
+def subtract(a: Any, b: Any) -> Tensor:
     """a - b as a + (-b): two nodes."""
     return a - b if isinstance(a, Tensor) or isinstance(b, Tensor) else EWiseAdd()(a, b)
 
 
-def multiply(a, b):
+def multiply(a: Operand, b: Operand) -> Tensor:
     return EWiseMul()(a, b)
 
 
-def mul_scalar(a, scalar):
+def mul_scalar(a: Tensor, scalar: Number) -> Tensor:
     return MulScalar(scalar)(a)
 
 
-def divide(a, b):
+def divide(a: Operand, b: Operand) -> Tensor:
     return EWiseDiv()(a, b)
 
 
-def divide_scalar(a, scalar):
+def divide_scalar(a: Tensor, scalar: Number) -> Tensor:
     return DivScalar(scalar)(a)
 
 
-def power(a, b):
+def power(a: Operand, b: Operand) -> Tensor:
     return EWisePow()(a, b)
 
 
-def power_scalar(a, scalar):
+def power_scalar(a: Tensor, scalar: Number) -> Tensor:
     return PowerScalar(scalar)(a)
 
 
-def negate(a):
+def negate(a: Tensor) -> Tensor:
     return Negate()(a)

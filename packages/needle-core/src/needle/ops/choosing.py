@@ -1,5 +1,9 @@
 """Ops that choose: comparisons, which have no derivative, and what follows from them. Inputs broadcast as in NumPy."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import numpy as np
 
 from needle.autograd import (
@@ -14,6 +18,7 @@ from needle.autograd import (
 )
 from needle.ops.conversion import astype
 from needle.ops.helpers import no_bool, number
+from needle.typing import Number, Operand
 
 
 class Abs(TensorOp):
@@ -31,7 +36,7 @@ class Abs(TensorOp):
 class Clip(TensorOp):
     """y = min(max(x, low), high);  dx = dy where low <= x <= high, else 0"""
 
-    def __init__(self, low=None, high=None):
+    def __init__(self, low: Number | None = None, high: Number | None = None) -> None:
         self.low, self.high = number(low), number(high)
 
     def compute(self, x):
@@ -90,16 +95,16 @@ def _to_winner(out_grad, node):
 # ---- The functions --------------------------------------------------------------------------
 
 
-def abs(a):
+def abs(a: Tensor) -> Tensor:
     return Abs()(a)
 
 
-def clip(a, low=None, high=None):
+def clip(a: Tensor, low: Number | None = None, high: Number | None = None) -> Tensor:
     """Every element between low and high; None: no bound."""
     return Clip(low, high)(a)
 
 
-def where(condition, a=None, b=None):
+def where(condition: Any, a: Operand | None = None, b: Operand | None = None) -> Any:
     """a where the condition holds, else b; a and b may be numbers, and all of them arrays. Of a condition alone, where it holds."""
     if a is None and b is None:
         return tuple([Tensor.make_const(i) for i in array_api.nonzero(handed_out(condition))])
@@ -112,11 +117,11 @@ def where(condition, a=None, b=None):
     return Where()(as_constant(condition, like, "where"), as_constant(a, like, "where"), as_constant(b, like, "where"))
 
 
-def maximum(a, b):
+def maximum(a: Operand, b: Operand) -> Tensor:
     return Maximum()(a, b)
 
 
-def minimum(a, b):
+def minimum(a: Operand, b: Operand) -> Tensor:
     return Minimum()(a, b)
 
 
@@ -169,7 +174,7 @@ def _step(function):
     return apply
 
 
-def floor_divide(a, b):
+def floor_divide(a: Operand, b: Operand) -> Tensor:
     """floor(a / b): a Tensor without a derivative."""
     like = next((x for x in (a, b) if isinstance(x, Tensor)), None)
     if like is None:
@@ -191,7 +196,7 @@ floor = _step(array_api.floor)
 ceil = _step(array_api.ceil)
 
 
-def round(a, decimals=0):
+def round(a: Tensor, decimals: int = 0) -> Tensor:
     """To the nearest whole number, halves to the even one, or to so many decimals: a Tensor without a derivative."""
     if not decimals or not a.dtype.is_float:
         return constant(array_api.round, a)

@@ -1,9 +1,14 @@
 """The same values in another dtype, on another device, or in other memory."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import numpy as np
 
 from needle.autograd import Tensor, TensorOp, array_api, constant
 from needle.ops.helpers import cast
+from needle.typing import DeviceLike, DTypeLike
 
 
 class Astype(TensorOp):
@@ -11,7 +16,7 @@ class Astype(TensorOp):
 
     needs = ""
 
-    def __init__(self, dtype):
+    def __init__(self, dtype: DTypeLike) -> None:
         self.dtype = array_api.dtype(dtype)
 
     def compute(self, x):
@@ -26,7 +31,7 @@ class ToDevice(TensorOp):
 
     needs = ""
 
-    def __init__(self, device):
+    def __init__(self, device: DeviceLike) -> None:
         self.device = device
 
     def compute(self, x):
@@ -63,7 +68,7 @@ class Alias(TensorOp):
 # ---- The functions --------------------------------------------------------------------------
 
 
-def astype(a, dtype):
+def astype(a: Tensor, dtype: DTypeLike) -> Tensor:
     """a in another dtype: recorded between float dtypes, a constant otherwise."""
     if array_api.dtype(dtype) == a.dtype:
         return a
@@ -72,7 +77,7 @@ def astype(a, dtype):
     return constant(cast, a, dtype=dtype)
 
 
-def to(a, *where, device=None, dtype=None, copy=False):
+def to(a: Tensor, *where: Any, device: DeviceLike = None, dtype: DTypeLike | None = None, copy: bool = False) -> Tensor:
     """On a device, in a dtype, or as another tensor is: `to(a, device)`, `to(a, dtype)`, `to(a, device, dtype)`, `to(a, other)`."""
     for given in where:
         if isinstance(given, Tensor):
@@ -91,13 +96,13 @@ def _names_dtype(given):
     return isinstance(kind, type) and issubclass(kind, (np.generic, float, int))
 
 
-def to_device(a, device):
+def to_device(a: Tensor, device: DeviceLike) -> Tensor:
     """a on another device; a itself where it is there already."""
     if isinstance(device, (array_api.DType, np.dtype, type)) or _names_dtype(device):
         raise TypeError(f"to: {device!r} is a dtype; x.astype(dtype) converts, x.to(device) moves")
     return a if device is None or a.device == device else ToDevice(device)(a)
 
 
-def clone(a):
+def clone(a: Tensor) -> Tensor:
     """A copy with a memory of its own."""
     return Clone()(a)

@@ -1,12 +1,16 @@
 """Convolution and pooling over images, NHWC: (batch, height, width, channels). Kernels are (height, width, in, out)."""
 
-import math
+from __future__ import annotations
 
-from needle.autograd import TensorOp, array_api, frozen
+import math
+from typing import Any
+
+from needle.autograd import Tensor, TensorOp, array_api, frozen
 from needle.ops.extremes import argmax
 from needle.ops.fused import FusedOp
 from needle.ops.indexing import gather
 from needle.ops.shapes import expand_dims, pad, reshape, stack
+from needle.typing import Pair, Shape
 from needle_ndarray.extension import Geometry, bounded, pair
 
 
@@ -15,7 +19,7 @@ class Convolution(TensorOp):
 
     needs = "inputs"
 
-    def __init__(self, stride=1, padding=0, dilation=1, groups=1):
+    def __init__(self, stride: Pair = 1, padding: Any = 0, dilation: Pair = 1, groups: int = 1) -> None:
         self.geometry = Geometry("conv2d", stride, padding, dilation, groups).of_verb
 
 
@@ -34,7 +38,7 @@ class Conv2d(Convolution):
 class Conv2dInputGrad(Convolution):
     """z = g spread by w, the transposed convolution;  dg = dz * w, dw = dz correlated with g"""
 
-    def __init__(self, shape, *geometry):
+    def __init__(self, shape: Shape, *geometry: Any) -> None:
         super().__init__(*geometry)
         self.shape = frozen(shape)
 
@@ -50,7 +54,7 @@ class Conv2dInputGrad(Convolution):
 class Conv2dWeightGrad(Convolution):
     """v = x correlated with g;  dx = g spread by dv, dg = x * dv"""
 
-    def __init__(self, shape, *geometry):
+    def __init__(self, shape: Shape, *geometry: Any) -> None:
         super().__init__(*geometry)
         self.shape = frozen(shape)
 
@@ -66,23 +70,23 @@ class Conv2dWeightGrad(Convolution):
 class Conv(Conv2d):
     """The course's convolution: x (N, H, W, in), w (k, k, in, out)"""
 
-    def __init__(self, stride=1, padding=0):
+    def __init__(self, stride: Pair = 1, padding: Any = 0) -> None:
         super().__init__(stride, padding)
 
 
 class MaxPool2d(FusedOp):
     """y = the largest of every window;  dx = dy at the first largest"""
 
-    def __init__(self, size, stride=None, padding=0):
+    def __init__(self, size: Pair, stride: Pair | None = None, padding: Any = 0) -> None:
         self.geometry = _windowing("pool2d", size, stride, padding)
 
     def compute(self, x):
         return array_api.max_pool2d(x, *self.geometry)
 
-    def compute_gradient(self, out_grad, x):
+    def compute_gradient(self, out_grad: Tensor, x: Tensor) -> Any:
         return array_api.max_pool2d_grad(out_grad, x, *self.geometry)
 
-    def composed(self, x):
+    def composed(self, x: Tensor) -> Any:
         size, stride, padding = self.geometry
         shifts = _windows(x, size, stride, padding, -math.inf)  # (kh kw, N, OH, OW, C)
         return reshape(gather(shifts, argmax(shifts, 0, keepdims=True), 0), shifts.shape[1:])
@@ -93,7 +97,7 @@ class AvgPool2d(TensorOp):
 
     needs = ""
 
-    def __init__(self, size, stride=None, padding=0):
+    def __init__(self, size: Pair, stride: Pair | None = None, padding: Any = 0) -> None:
         self.geometry = _windowing("pool2d", size, stride, padding)
 
     def compute(self, x):
@@ -108,7 +112,7 @@ class AvgPool2dGrad(TensorOp):
 
     needs = ""
 
-    def __init__(self, shape, geometry):
+    def __init__(self, shape: Shape, geometry: Any) -> None:
         self.shape, self.geometry = frozen(shape), geometry
 
     def compute(self, grad):
@@ -142,12 +146,20 @@ def _biased(name, y, bias):
     return y if bias is None else y + bias
 
 
-def conv(a, b, stride=1, padding=1):
+def conv(a: Tensor, b: Tensor, stride: int = 1, padding: int = 1) -> Tensor:
     """The course's convolution: a (N, H, W, in), b (k, k, in, out) -> (N, OH, OW, out)."""
     return Conv(stride, padding)(a, b)
 
 
-def conv2d(x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
+def conv2d(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Pair = 1,
+    padding: Any = 0,
+    dilation: Pair = 1,
+    groups: int = 1,
+) -> Tensor:
     """Correlate images with kernels: (N, H, W, C), (KH, KW, C/groups, F) -> (N, OH, OW, F).
 
     Parameters
@@ -161,7 +173,15 @@ def conv2d(x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     return _biased("conv2d", y, bias)
 
 
-def conv1d(x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
+def conv1d(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int = 1,
+    padding: Any = 0,
+    dilation: int = 1,
+    groups: int = 1,
+) -> Tensor:
     """Correlate sequences with kernels: (N, L, C), (K, C/groups, F) -> (N, OL, F); see `conv2d`."""
     if x.ndim != 3 or weight.ndim != 3:
         raise ValueError(f"conv1d: x {x.shape}, weight {weight.shape}: expected (N, L, C) and (K, C/groups, F)")
@@ -172,7 +192,16 @@ def conv1d(x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     return reshape(y, (y.shape[0], *y.shape[2:]))
 
 
-def conv_transpose2d(x, weight, bias=None, stride=1, padding=0, output_padding=0, dilation=1, groups=1):
+def conv_transpose2d(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Pair = 1,
+    padding: Any = 0,
+    output_padding: Pair = 0,
+    dilation: Pair = 1,
+    groups: int = 1,
+) -> Tensor:
     """The transpose of `conv2d`: (N, H, W, F), (KH, KW, C/groups, F) -> (N, OH, OW, C), OH = (H-1) s - 2p + d (KH-1) + 1.
 
     Takes an image of the size that `conv2d` with this weight returns to the size it was given; `output_padding` says which, where
@@ -204,11 +233,11 @@ def conv_transpose2d(x, weight, bias=None, stride=1, padding=0, output_padding=0
     return _biased("conv_transpose2d", y, bias)
 
 
-def max_pool2d(x, size, stride=None, padding=0):
+def max_pool2d(x: Tensor, size: Pair, stride: Pair | None = None, padding: Any = 0) -> Tensor:
     """The largest of every window of (N, H, W, C); stride is the window's size by default."""
     return MaxPool2d(size, stride, padding)(x)
 
 
-def avg_pool2d(x, size, stride=None, padding=0):
+def avg_pool2d(x: Tensor, size: Pair, stride: Pair | None = None, padding: Any = 0) -> Tensor:
     """The average of every window of (N, H, W, C), padding counted as zeros; stride is the window's size by default."""
     return AvgPool2d(size, stride, padding)(x)

@@ -1,17 +1,22 @@
 """The largest and the smallest: over axes, or along one axis with their positions."""
 
+from __future__ import annotations
+
+from typing import Any, SupportsIndex
+
 from needle.autograd import Tensor, TensorOp, array_api, constant, follows_torch, frozen
 from needle.ops.choosing import equal, maximum, minimum, where
 from needle.ops.helpers import ValuesAndIndices, kept_shape
 from needle.ops.indexing import gather
 from needle.ops.reductions import broadcast_to
 from needle.ops.shapes import reshape, squeeze
+from needle.typing import Axes
 
 
 class Extreme(TensorOp):
     """dx = dy shared equally among the elements that are the largest (or smallest)"""
 
-    def __init__(self, axes=None, keepdims=False):
+    def __init__(self, axes: Axes = None, keepdims: bool = False) -> None:
         self.axes, self.keepdims = frozen(axes), keepdims
 
     def gradient(self, out_grad, node):
@@ -36,7 +41,7 @@ class Min(Extreme):
         return x.min(self.axes, self.keepdims)
 
 
-def max(a, axes=None, keepdims=False, *, dim=None):
+def max(a: Tensor, axes: Axes = None, keepdims: bool = False, *, dim: SupportsIndex | None = None) -> Any:
     """The largest element over axes; where several are, they share the gradient.
 
     `max(a, dim=1)`, PyTorch's spelling, gives the pair (values, indices), and `max(a, b)` of two tensors is `maximum`.
@@ -46,7 +51,7 @@ def max(a, axes=None, keepdims=False, *, dim=None):
     return Max(axes, keepdims)(a)
 
 
-def min(a, axes=None, keepdims=False, *, dim=None):
+def min(a: Tensor, axes: Axes = None, keepdims: bool = False, *, dim: SupportsIndex | None = None) -> Any:
     """The smallest element over axes; where several are, they share the gradient.
 
     `min(a, dim=1)`, PyTorch's spelling, gives the pair (values, indices), and `min(a, b)` of two tensors is `minimum`.
@@ -70,12 +75,12 @@ def _as_torch(name, op, positions, elementwise, a, axes, keepdims, dim):
     return pair if keepdims else ValuesAndIndices(squeeze(values, at), squeeze(index, at))
 
 
-def amax(a, axes=None, keepdims=False):
+def amax(a: Tensor, axes: Axes = None, keepdims: bool = False) -> Tensor:
     """The largest element over axes, under PyTorch's name for that."""
     return Max(axes, keepdims)(a)
 
 
-def amin(a, axes=None, keepdims=False):
+def amin(a: Tensor, axes: Axes = None, keepdims: bool = False) -> Tensor:
     """The smallest element over axes, under PyTorch's name for that."""
     return Min(axes, keepdims)(a)
 
@@ -83,11 +88,11 @@ def amin(a, axes=None, keepdims=False):
 # ---- Without a derivative: results are constants ----------------------------------------------------------
 
 
-def argmax(a, axis=None, keepdims=False):
+def argmax(a: Tensor, axis: SupportsIndex | None = None, keepdims: bool = False) -> Tensor:
     """Position of the first largest element."""
     return constant(array_api.argmax, a, axis=axis, keepdims=keepdims)
 
 
-def argmin(a, axis=None, keepdims=False):
+def argmin(a: Tensor, axis: SupportsIndex | None = None, keepdims: bool = False) -> Tensor:
     """Position of the first smallest element."""
     return constant(array_api.argmin, a, axis=axis, keepdims=keepdims)

@@ -2,7 +2,7 @@
 
 import math
 
-from needle.autograd import TensorOp, array_api
+from needle.autograd import Tensor, TensorOp, array_api
 
 
 class Log(TensorOp):
@@ -240,53 +240,53 @@ _RELU, _RELU_GRAD = ReLU(), ReLUGrad()
 _GELU, _GELU_GRAD, _SILU, _SILU_GRAD = GELU(), GELUGrad(), SiLU(), SiLUGrad()
 
 
-def log(a):
+def log(a: Tensor) -> Tensor:
     return _LOG(a)
 
 
-def log1p(a):
+def log1p(a: Tensor) -> Tensor:
     return _LOG1P(a)
 
 
-def exp(a):
+def exp(a: Tensor) -> Tensor:
     return _EXP(a)
 
 
-def expm1(a):
+def expm1(a: Tensor) -> Tensor:
     return _EXPM1(a)
 
 
-def sqrt(a):
+def sqrt(a: Tensor) -> Tensor:
     return _SQRT(a)
 
 
-def sin(a):
+def sin(a: Tensor) -> Tensor:
     return _SIN(a)
 
 
-def cos(a):
+def cos(a: Tensor) -> Tensor:
     return _COS(a)
 
 
-def tanh(a):
+def tanh(a: Tensor) -> Tensor:
     return _TANH(a)
 
 
-def sigmoid(a):
+def sigmoid(a: Tensor) -> Tensor:
     return _SIGMOID(a)
 
 
-def erf(a):
+def erf(a: Tensor) -> Tensor:
     return _ERF(a)
 
 
-def relu(a):
+def relu(a: Tensor) -> Tensor:
     return _RELU(a)
 
 
-def gelu(a):
+def gelu(a: Tensor) -> Tensor:
     return _GELU(a)
 
 
-def silu(a):
+def silu(a: Tensor) -> Tensor:
     return _SILU(a)

@@ -1,6 +1,8 @@
 """Ops with kernels of their own for value and gradient, and a reference composed of plain ops."""
 
-from needle.autograd import TensorOp, TensorTupleOp, gradients
+from typing import Any
+
+from needle.autograd import Tensor, TensorOp, TensorTupleOp, gradients
 from needle.modes import enable_grad
 from needle.ops.conversion import Alias
 
@@ -16,10 +18,10 @@ class FusedOp(TensorOp):
     needs = "inputs"
     differentiable = 1
 
-    def composed(self, *inputs):
+    def composed(self, *inputs: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__}.composed")
 
-    def compute_gradient(self, out_grad, *inputs):
+    def compute_gradient(self, out_grad: Tensor, *inputs: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__}.compute_gradient")
 
     def gradient(self, out_grad, node):
@@ -34,7 +36,7 @@ class FusedGradient(TensorOp):
 
     needs = "inputs"
 
-    def __init__(self, op):
+    def __init__(self, op: Any) -> None:
         self.op = op
 
     def compute(self, out_grad, *inputs):
@@ -49,7 +51,7 @@ class FusedGradients(TensorTupleOp):
 
     needs = "inputs"
 
-    def __init__(self, op):
+    def __init__(self, op: Any) -> None:
         self.op = op
 
     def compute(self, out_grad, *inputs):
@@ -86,10 +88,10 @@ class FusedTupleOp(TensorTupleOp):
 
     results = 1
 
-    def composed(self, *inputs):
+    def composed(self, *inputs: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__}.composed")
 
-    def compute_gradient(self, out_grads, kept, *inputs):
+    def compute_gradient(self, out_grads: Any, kept: Any, *inputs: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__}.compute_gradient")
 
     def gradient(self, out_grad, node):
@@ -102,7 +104,7 @@ class FusedTupleGradient(TensorTupleOp):
 
     needs = "inputs"
 
-    def __init__(self, op, kept):
+    def __init__(self, op: Any, kept: Any) -> None:
         self.op, self.kept = op, kept
 
     def compute(self, *args):

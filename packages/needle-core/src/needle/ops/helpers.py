@@ -3,12 +3,16 @@
 An op outlives the call that made it: backward reads its arguments again. So what the caller could change meanwhile is copied here.
 """
 
+from __future__ import annotations
+
 import operator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from needle.autograd import NDArray, Tensor, TensorOp, constant, data_of, is_plain_key
+from needle.typing import Axes
 from needle_ndarray.extension import normal_axes
 
 
@@ -19,7 +23,7 @@ def number(scalar: Any) -> Any:
     return scalar if type(scalar) in (float, int) or not hasattr(scalar, "item") else scalar.item()
 
 
-def kept_shape(shape, axes):
+def kept_shape(shape: tuple[int, ...], axes: Axes) -> tuple[int, ...]:
     """The shape with every reduced axis of size 1.
 
     >>> kept_shape((2, 3, 4), (0, -1))
@@ -44,11 +48,11 @@ class ValuesAndIndices(NamedTuple):
 class Undifferentiable(TensorOp):
     """y = function(inputs), without a derivative: a node of traces alone, elsewhere y is a constant."""
 
-    def __init__(self, function, settings):
+    def __init__(self, function: Callable[..., Any], settings: dict[str, Any]) -> None:
         self.function, self.settings = function, settings
 
     @property
-    def name(self):
+    def name(self) -> str:
         return self.function.__name__
 
     def compute(self, *inputs):

@@ -1,5 +1,9 @@
 """Picking elements by position: indexing, take, gather, embedding."""
 
+from __future__ import annotations
+
+from typing import Any, SupportsIndex
+
 import numpy as np
 
 from needle.autograd import NDArray, Tensor, TensorOp, array_api, data_of, frozen
@@ -7,6 +11,7 @@ from needle.ops.choosing import where
 from needle.ops.helpers import index_of, key_of
 from needle.ops.reductions import sum_to
 from needle.ops.shapes import reshape
+from needle.typing import Key, Operand
 from needle_ndarray import add_at
 from needle_ndarray.extension import has_arrays
 
@@ -16,7 +21,7 @@ class GetItem(TensorOp):
 
     needs = ""
 
-    def __init__(self, key):
+    def __init__(self, key: Key) -> None:
         self.key = key_of(key)
 
     def compute(self, x):
@@ -31,7 +36,7 @@ class AddAt(TensorOp):
 
     needs = ""
 
-    def __init__(self, key, shape):
+    def __init__(self, key: Key, shape: tuple[int, ...]) -> None:
         self.key, self.shape = key_of(key), frozen(shape)
 
     def compute(self, x):
@@ -46,7 +51,7 @@ class SetItem(TensorOp):
 
     needs = ""
 
-    def __init__(self, key):
+    def __init__(self, key: Key) -> None:
         self.key = key_of(key)
 
     def compute(self, a, b):
@@ -59,7 +64,7 @@ class SetItem(TensorOp):
         da = SetItem(self.key)(out_grad, 0.0) if a.requires_grad else None
         return da, self.part_of_b(out_grad, b) if b.requires_grad else None
 
-    def part_of_b(self, out_grad, b):
+    def part_of_b(self, out_grad: Tensor, b: Any) -> Tensor:
         grad = out_grad[self.key]
         if has_arrays(self.key):  # where places repeat, the last value counts: the others leave no trace
             order = array_api.arange(grad.size, device=grad.device).reshape(grad.shape)
@@ -74,7 +79,7 @@ class Take(TensorOp):
 
     needs = ""
 
-    def __init__(self, axis=0):
+    def __init__(self, axis: SupportsIndex = 0) -> None:
         self.axis = frozen(axis)
 
     def compute(self, x, index):
@@ -90,7 +95,7 @@ class ScatterAdd(TensorOp):
 
     needs = ""
 
-    def __init__(self, axis, shape):
+    def __init__(self, axis: int, shape: tuple[int, ...]) -> None:
         self.axis, self.shape = frozen(axis), frozen(shape)
 
     def compute(self, x, index):
@@ -100,24 +105,24 @@ class ScatterAdd(TensorOp):
         return Take(self.axis)(out_grad, node.inputs[1]), None
 
 
-def getitem(a, key):
+def getitem(a: Tensor, key: Key) -> Tensor:
     """a[key]: slices, ints, None, ..., integer and bool arrays or tensors, as in NumPy."""
     return GetItem(key)(a)
 
 
-def setitem(a, key, value):
+def setitem(a: Tensor, key: Key, value: Operand) -> Tensor:
     """A copy of a with a[key] = value."""
     return SetItem(key)(a, value)
 
 
-def take(a, index, axis=None):
+def take(a: Tensor, index: Any, axis: SupportsIndex | None = None) -> Tensor:
     """Entries at integer positions along an axis, of the flattened tensor where axis is None."""
     if axis is None:
         a, axis = a.reshape(-1), 0
     return Take(axis)(a, index_of(a, index))
 
 
-def gather(a, index, axis=-1):
+def gather(a: Tensor, index: Any, axis: Any = -1) -> Tensor:
     """y[i, j] = a[i, index[i, j]] for the last axis, and so on for other axes. PyTorch's order, (a, axis, index), is taken too."""
     if isinstance(axis, (Tensor, NDArray, np.ndarray)):
         index, axis = axis, index
@@ -134,7 +139,7 @@ def gather(a, index, axis=-1):
     return GetItem(tuple(key))(a)
 
 
-def embedding(ids, weight):
+def embedding(ids: Any, weight: Tensor) -> Tensor:
     """Rows of weight, (number, width): ids of any shape -> ids.shape + (width,); ids may be whole floats."""
     if weight.ndim != 2:
         raise ValueError(f"embedding: weight has shape {weight.shape}, expected (number, width)")

@@ -1,10 +1,14 @@
 """Products: matmul and einsum."""
 
+from __future__ import annotations
+
 import math
+from typing import Any
 
 from needle.autograd import Tensor, TensorOp, array_api, as_constant, data_of
 from needle.ops.reductions import broadcast_to, sum_to
 from needle.ops.shapes import reshape
+from needle.typing import Operand
 from needle_ndarray.extension import RULES, parse_einsum
 
 
@@ -16,7 +20,7 @@ class MatMul(TensorOp):
 
     needs = "inputs"
 
-    def __init__(self, transposed=(False, False)):
+    def __init__(self, transposed: tuple[bool, bool] = (False, False)) -> None:
         self.transposed = tuple(transposed)
 
     def compute(self, a, b):
@@ -79,7 +83,7 @@ class Einsum(TensorOp):
     needs = "inputs"
     broadcasts = True
 
-    def __init__(self, inputs, output):
+    def __init__(self, inputs: Any, output: str) -> None:
         self.inputs, self.output = tuple(inputs), output
 
     def compute(self, *args):
@@ -90,7 +94,7 @@ class Einsum(TensorOp):
             [self.part(i, out_grad, node.inputs) if x.requires_grad else None for i, x in enumerate(node.inputs)]
         )
 
-    def part(self, i, out_grad, operands):
+    def part(self, i: int, out_grad: Tensor, operands: Any) -> Tensor:
         letters, x = self.inputs[i], operands[i]
         names = [self.output, *self.inputs[:i], *self.inputs[i + 1 :]]
         terms = [out_grad, *operands[:i], *operands[i + 1 :]]
@@ -128,7 +132,7 @@ def _tensors(name, *operands):
     return [as_constant(x, like, name) for x in operands]
 
 
-def matmul(a, b):
+def matmul(a: Tensor, b: Tensor) -> Tensor:
     """(..., m, k) @ (..., k, n) -> (..., m, n); leading axes broadcast, 1-d operands are a row or a column."""
     a, b = _tensors("matmul", a, b)
     if a.ndim > 1 and b.ndim > 1:
@@ -142,7 +146,7 @@ def matmul(a, b):
     return reshape(y, y.shape[:-2] + rows + (() if b.ndim == 1 else y.shape[-1:]))
 
 
-def linear(x, weight, bias=None):
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x @ weight + bias: (..., k), (k, n) and a bias that broadcasts to the result, or none -> (..., n)."""
     if bias is None:
         return matmul(x, weight)
@@ -153,7 +157,7 @@ def linear(x, weight, bias=None):
     return matmul(x, weight) + bias
 
 
-def einsum(subscripts, *operands):
+def einsum(subscripts: str, *operands: Any) -> Tensor:
     """Sums of products by index letters, as in NumPy: `einsum("bij,bjk->bik", a, b)`."""
     operands = _tensors("einsum", *operands)
     inputs, output = parse_einsum(subscripts, tuple([data_of(x) for x in operands]))

@@ -1,6 +1,7 @@
 """Fused ops of networks: norms, cross-entropy, attention, dropout."""
 
 import math
+from typing import Any
 
 from needle.autograd import Tensor, TensorOp, array_api, as_constant, constant, count, get_default_dtype, result_dtype
 from needle.ops.choosing import logical_and, not_equal, where
@@ -21,16 +22,16 @@ class LayerNorm(FusedOp):
 
     differentiable = 3
 
-    def __init__(self, eps):
+    def __init__(self, eps: float) -> None:
         self.eps = number(eps)
 
     def compute(self, x, weight, bias):
         return array_api.layer_norm(x, weight, bias, self.eps)
 
-    def compute_gradient(self, out_grad, x, weight, bias):
+    def compute_gradient(self, out_grad: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None) -> Any:
         return array_api.layer_norm_grad(out_grad, x, weight, self.eps)
 
-    def composed(self, x, weight, bias):
+    def composed(self, x: Tensor, weight: Any, bias: Any) -> Any:
         centred = x - mean(x, -1, keepdims=True)
         return centred / (mean(centred * centred, -1, keepdims=True) + self.eps).sqrt() * weight + bias
 
@@ -40,7 +41,7 @@ class BatchNorm(FusedOp):
 
     differentiable = 3
 
-    def __init__(self, eps):
+    def __init__(self, eps: float) -> None:
         self.eps = number(eps)
         self.statistics: list = []  # mean and var of the last compute
         self.computed = 0
@@ -50,12 +51,12 @@ class BatchNorm(FusedOp):
         self.computed += 1
         return y
 
-    def compute_gradient(self, out_grad, x, weight, bias):
+    def compute_gradient(self, out_grad: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None) -> Any:
         if self.computed != 1:  # called for several x: the statistics may be those of another one
             self.compute(x, weight, bias)
         return array_api.batch_norm_grad(out_grad, x, *self.statistics, weight, self.eps)
 
-    def composed(self, x, weight, bias):
+    def composed(self, x: Tensor, weight: Any, bias: Any) -> Any:
         axes = tuple(range(x.ndim - 1))
         centred = x - mean(x, axes, keepdims=True)
         return centred / (mean(centred * centred, axes, keepdims=True) + self.eps).sqrt() * weight + bias
@@ -67,10 +68,10 @@ class CrossEntropy(FusedOp):
     def compute(self, logits, labels):
         return array_api.cross_entropy(logits, labels)
 
-    def compute_gradient(self, out_grad, logits, labels):
+    def compute_gradient(self, out_grad: Tensor, logits: Tensor, labels: Any) -> Any:
         return array_api.cross_entropy_grad(out_grad, logits, labels)
 
-    def composed(self, logits, labels):
+    def composed(self, logits: Tensor, labels: Any) -> Any:
         return logsumexp(logits, -1) - reshape(gather(logits, expand_dims(labels, -1), -1), labels.shape)
 
 
@@ -108,20 +109,22 @@ class Attention(FusedOp):
 
     differentiable = 3
 
-    def __init__(self, causal, scale):
+    def __init__(self, causal: bool, scale: float | None) -> None:
         self.causal, self.scale = bool(causal), number(scale)
 
     def compute(self, q, k, v, *mask):
         return array_api.attention(q, k, v, *mask or (None,), self.causal, self.scale)
 
-    def compute_gradient(self, out_grad, q, k, v, *mask):
+    def compute_gradient(self, out_grad: Tensor, q: Tensor, k: Tensor, v: Tensor, *mask: Any) -> Any:
         return array_api.attention_grad(out_grad, q, k, v, *mask or (None,), self.causal, self.scale)
 
-    def composed(self, q, k, v, *mask):
+    def composed(self, q: Tensor, k: Tensor, v: Tensor, *mask: Any) -> Any:
         return matmul(attention_probabilities(q, k, mask[0] if mask else None, self.causal, self.scale), v)
 
 
-def attention_probabilities(q, k, mask=None, causal=False, scale=None):
+def attention_probabilities(
+    q: Tensor, k: Tensor, mask: Any = None, causal: bool = False, scale: float | None = None
+) -> Tensor:
     """softmax(q k^T scale + mask) along the last axis: (..., Tq, Tk)."""
     q, k = _common(q, k)
     scores = matmul(q, transpose(k)) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
@@ -145,7 +148,7 @@ class Dropout(TensorOp):
 
     needs = ""
 
-    def __init__(self, p):
+    def __init__(self, p: float) -> None:
         self.p = number(p)
 
     def compute(self, x, mask):
@@ -184,7 +187,7 @@ def _filled(x, n, weight, bias):
     return _common(x, *made)
 
 
-def layer_norm(x, weight=None, bias=None, eps=1e-5):
+def layer_norm(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05) -> Tensor:
     """Normalise along the last axis: y = (x - mean) / sqrt(var + eps) weight + bias."""
     if x.ndim == 0:
         raise ValueError("layer_norm: expected one axis or more, got a 0-d tensor")
@@ -192,18 +195,18 @@ def layer_norm(x, weight=None, bias=None, eps=1e-5):
 
 
 def batch_norm(
-    x,
-    weight=None,
-    bias=None,
+    x: Tensor,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
     *,
-    running_mean=None,
-    running_var=None,
-    training=True,
-    momentum=0.1,
-    eps=1e-5,
-    axis=1,
-    unbiased=False,
-):
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    training: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-05,
+    axis: int = 1,
+    unbiased: bool = False,
+) -> Tensor:
     """Normalise every channel over all other axes: y = (x - mean) / sqrt(var + eps) weight + bias.
 
     Parameters
@@ -238,7 +241,9 @@ def batch_norm(
     return y if order is None else permute(y, tuple([order.index(i) for i in range(ndim)]))
 
 
-def cross_entropy(logits, labels, reduction="mean", ignore_index=None, label_smoothing=0.0):
+def cross_entropy(
+    logits: Tensor, labels: Any, reduction: str = "mean", ignore_index: int | None = None, label_smoothing: float = 0.0
+) -> Tensor:
     """-log softmax(logits)[label] per row, stable for any logits: (..., C) and integer labels (...).
 
     Parameters
@@ -280,7 +285,7 @@ def _count(kept):
     return float(kept.sum().item()) or math.nan
 
 
-def mean_squared_error(a, b):
+def mean_squared_error(a: Tensor, b: Tensor) -> Tensor:
     """The mean of (a - b)^2, two tensors of one shape."""
     b = as_constant(b, a, "mean_squared_error")
     if a.shape != b.shape:
@@ -290,7 +295,9 @@ def mean_squared_error(a, b):
     return _MEAN_SQUARED_ERROR(a, b)
 
 
-def scaled_dot_product_attention(q, k, v, mask=None, causal=False, scale=None):
+def scaled_dot_product_attention(
+    q: Tensor, k: Tensor, v: Tensor, mask: Any = None, causal: bool = False, scale: float | None = None
+) -> Tensor:
     """softmax(q k^T scale + mask) v: (..., Tq, D), (..., Tk, D), (..., Tk, Dv) -> (..., Tq, Dv).
 
     Parameters
@@ -314,7 +321,7 @@ def scaled_dot_product_attention(q, k, v, mask=None, causal=False, scale=None):
     return Attention(causal, scale)(q, k, v, *([] if mask is None else [mask]))
 
 
-def dropout(x, p=0.5, training=True):
+def dropout(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
     """Zero every element with probability p and divide the others by 1 - p; in evaluation x itself."""
     if not 0 <= p < 1:
         raise ValueError(f"dropout: p = {p}: expected a number from 0, below 1")

@@ -1,17 +1,22 @@
 """Elements in other places, repeated or left out: composed of slices, joins and broadcasting."""
 
+from __future__ import annotations
+
 import math
+from collections.abc import Sequence
+from typing import Any, SupportsIndex
 
 from needle.autograd import Tensor, array_api
 from needle.ops.choosing import where
 from needle.ops.indexing import take
 from needle.ops.reductions import broadcast_to
 from needle.ops.shapes import concatenate, expand_dims, pad, reshape, split_sizes
+from needle.typing import Axes
 from needle_ndarray import broadcast_shapes
 from needle_ndarray.extension import bounded, normal_axes
 
 
-def flatten(a, start_dim=0, end_dim=-1):
+def flatten(a: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """The axes from start_dim to end_dim as one.
 
     >>> import needle as ndl
@@ -26,7 +31,7 @@ def flatten(a, start_dim=0, end_dim=-1):
     return reshape(a, (*a.shape[:first], math.prod(a.shape[first : last + 1]), *a.shape[last + 1 :]))
 
 
-def narrow(a, axis, start, length):
+def narrow(a: Tensor, axis: int, start: int, length: int) -> Tensor:
     """The entries from `start` on, `length` of them, along an axis."""
     (at,) = normal_axes("narrow", axis, a.ndim)
     first = start + a.shape[at] if start < 0 else start
@@ -35,7 +40,7 @@ def narrow(a, axis, start, length):
     return a[(slice(None),) * at + (slice(first, first + length),)]
 
 
-def chunk(a, chunks, axis=0):
+def chunk(a: Tensor, chunks: int, axis: int = 0) -> tuple[Tensor, ...]:
     """At most so many pieces along an axis, equal but for the last, as a tuple."""
     (at,) = normal_axes("chunk", axis, a.ndim)
     if chunks < 1:
@@ -43,7 +48,7 @@ def chunk(a, chunks, axis=0):
     return split_sizes(a, max(-(-a.shape[at] // chunks), 1), at)
 
 
-def roll(a, shift, axis=None):
+def roll(a: Tensor, shift: int | Sequence[int], axis: Axes = None) -> Tensor:
     """Elements moved by `shift` places along an axis, or several; those that fall off come in at the other end."""
     if axis is None:
         return reshape(roll(reshape(a, (-1,)), shift, 0), a.shape)
@@ -58,7 +63,7 @@ def roll(a, shift, axis=None):
     return a
 
 
-def tile(a, repetitions):
+def tile(a: Tensor, repetitions: int | Sequence[int]) -> Tensor:
     """The whole tensor repeated along each axis.
 
     >>> import needle as ndl
@@ -75,7 +80,7 @@ def tile(a, repetitions):
     return reshape(wide, [k * n for k, n in zip(times, shape, strict=True)])
 
 
-def repeat(a, repeats, axis=None):
+def repeat(a: Tensor, repeats: Any, axis: SupportsIndex | None = None) -> Tensor:
     """Every element `repeats` times along an axis, or each as often as a list says; flattened where axis is None.
 
     >>> import needle as ndl
@@ -88,12 +93,12 @@ def repeat(a, repeats, axis=None):
     return take(a, array_api.repeat(array_api.arange(a.shape[at], device=a.device), counts), at)
 
 
-def tril(a, k=0):
+def tril(a: Tensor, k: int = 0) -> Tensor:
     """a with zeros above the k-th diagonal."""
     return _triangle("tril", a, array_api.tril, k)
 
 
-def triu(a, k=0):
+def triu(a: Tensor, k: int = 0) -> Tensor:
     """a with zeros below the k-th diagonal."""
     return _triangle("triu", a, array_api.triu, k)
 
@@ -104,7 +109,7 @@ def _triangle(name, a, keep, k):
     return where(keep(array_api.ones(a.shape[-2:], "bool", a.device), k=k), a, 0)
 
 
-def diag(a, k=0):
+def diag(a: Tensor, k: int = 0) -> Tensor:
     """The k-th diagonal of a matrix, or the matrix with a on it and zeros elsewhere."""
     if a.ndim == 1:
         n = a.shape[0] + abs(k)
@@ -117,7 +122,7 @@ def diag(a, k=0):
     return a[places + row, places + column]
 
 
-def meshgrid(*tensors, indexing="xy"):
+def meshgrid(*tensors: Tensor, indexing: str = "xy") -> tuple[Tensor, ...]:
     """Coordinates of a grid from its axes, as a tuple."""
     given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
     if indexing not in ("xy", "ij"):
@@ -136,7 +141,7 @@ def meshgrid(*tensors, indexing="xy"):
     )
 
 
-def broadcast_arrays(*tensors):
+def broadcast_arrays(*tensors: Tensor) -> tuple[Tensor, ...]:
     """All of them at their common shape, as a tuple."""
     shape = broadcast_shapes(*[x.shape for x in tensors])
     return tuple([broadcast_to(x, shape) for x in tensors])

@@ -4,7 +4,10 @@ The products with the input and the gradients of the weights are one matrix prod
 the last state goes from step to step. Gates lie side by side: W_ih (input, gates H), W_hh (H, gates H), biases (gates H,).
 """
 
-from needle.autograd import array_api, as_constant, get_default_dtype, is_grad_enabled, result_dtype
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from needle.autograd import Tensor, array_api, as_constant, get_default_dtype, is_grad_enabled, result_dtype
 from needle.ops.conversion import astype
 from needle.ops.functions import relu, sigmoid, tanh
 from needle.ops.fused import FusedTupleOp
@@ -21,6 +24,9 @@ class _Recurrent(FusedTupleOp):
     states = 1
     results = 2
     keep = True
+    forward: ClassVar[Callable[..., Any]]
+    backward: ClassVar[Callable[..., Any]]
+    step: ClassVar[Callable[..., Any]]
 
     def compute(self, x, *inputs):
         start, (w_ih, w_hh, *biases) = inputs[: self.states], inputs[self.states :]
@@ -52,18 +58,18 @@ class _Recurrent(FusedTupleOp):
 class RNN(_Recurrent):
     """h' = tanh(x W_ih + b_ih + h W_hh + b_hh), or relu;  ds = dh' (1 - h'^2), or dh' where h' > 0;  dh = ds W_hh^T"""
 
-    def __init__(self, nonlinearity="tanh"):
+    def __init__(self, nonlinearity: str = "tanh") -> None:
         self.nonlinearity = nonlinearity
 
-    def forward(self, preactivations, w_hh, biases, start):
+    def forward(self, preactivations: Any, w_hh: Tensor, biases: Any, start: Any) -> Any:
         return (array_api.rnn(preactivations, w_hh, _total(biases), *start, self.nonlinearity),)
 
-    def backward(self, out_grads, kept, w_hh):
+    def backward(self, out_grads: Any, kept: Any, w_hh: Tensor) -> Any:
         dy, dh = out_grads
         ds, dh = array_api.rnn_grad(dy, w_hh, *kept, dh, self.nonlinearity)
         return ds, ds, dh
 
-    def step(self, from_x, from_h, h):
+    def step(self, from_x: Any, from_h: Any, h: Any) -> Any:
         return [(tanh if self.nonlinearity == "tanh" else relu)(from_x + from_h)]
 
 
@@ -71,16 +77,16 @@ class GRU(_Recurrent):
     """r, z = s(x W + h U), n = tanh(x W_n + r (h U_n)), h' = n + z (h - n);  dn = dh' (1 - z) (1 - n^2),
     dz = dh' (h - n) z (1 - z), dr = dn (h U_n) r (1 - r);  dh = dh' z + (dr, dz, dn r) U^T"""
 
-    def forward(self, preactivations, w_hh, biases, start):
+    def forward(self, preactivations: Any, w_hh: Tensor, biases: Any, start: Any) -> Any:
         if biases:
             preactivations += biases[0]
         return array_api.gru(preactivations, w_hh, biases[1] if biases else None, *start, self.keep)
 
-    def backward(self, out_grads, kept, w_hh):
+    def backward(self, out_grads: Any, kept: Any, w_hh: Tensor) -> Any:
         dy, dh = out_grads
         return array_api.gru_grad(dy, w_hh, *kept, dh)
 
-    def step(self, from_x, from_h, h):
+    def step(self, from_x: Any, from_h: Any, h: Any) -> Any:
         (x_r, x_z, x_n), (h_r, h_z, h_n) = _parts(from_x, 3), _parts(from_h, 3)
         r, z = sigmoid(x_r + h_r), sigmoid(x_z + h_z)
         n = tanh(x_n + r * h_n)
@@ -95,15 +101,15 @@ class LSTM(_Recurrent):
     states = 2
     results = 3
 
-    def forward(self, preactivations, w_hh, biases, start):
+    def forward(self, preactivations: Any, w_hh: Tensor, biases: Any, start: Any) -> Any:
         return array_api.lstm(preactivations, w_hh, _total(biases), *start, self.keep)
 
-    def backward(self, out_grads, kept, w_hh):
+    def backward(self, out_grads: Any, kept: Any, w_hh: Tensor) -> Any:
         (dy, dh, dc), (_, c, gates) = out_grads, kept
         ds, dh, dc = array_api.lstm_grad(dy, w_hh, c, gates, dh, dc)
         return ds, ds, dh, dc
 
-    def step(self, from_x, from_h, h, c):
+    def step(self, from_x: Any, from_h: Any, h: Any, c: Any) -> Any:
         i, f, g, o = _parts(from_x + from_h, 4)
         c = sigmoid(f) * c + sigmoid(i) * tanh(g)
         return [sigmoid(o) * tanh(c), c]
@@ -151,7 +157,15 @@ def _run(op, gates, x, start, weights, biases):
     return op(*inputs)[: op.results]
 
 
-def lstm(x, w_ih, w_hh, bias_ih=None, bias_hh=None, h0=None, c0=None):
+def lstm(
+    x: Tensor,
+    w_ih: Tensor,
+    w_hh: Tensor,
+    bias_ih: Tensor | None = None,
+    bias_hh: Tensor | None = None,
+    h0: Tensor | None = None,
+    c0: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
     """`LSTM` over time: (T, B, input) -> h at all time steps (T, B, H), and the last h and c (B, H).
 
     Parameters
@@ -168,7 +182,14 @@ def lstm(x, w_ih, w_hh, bias_ih=None, bias_hh=None, h0=None, c0=None):
     return _run(LSTM(), 4, x, (h0, c0), (w_ih, w_hh), (bias_ih, bias_hh))
 
 
-def gru(x, w_ih, w_hh, bias_ih=None, bias_hh=None, h0=None):
+def gru(
+    x: Tensor,
+    w_ih: Tensor,
+    w_hh: Tensor,
+    bias_ih: Tensor | None = None,
+    bias_hh: Tensor | None = None,
+    h0: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
     """`GRU` over time: (T, B, input) -> h at all time steps (T, B, H), and the last one (B, H).
 
     Parameters
@@ -180,7 +201,15 @@ def gru(x, w_ih, w_hh, bias_ih=None, bias_hh=None, h0=None):
     return _run(GRU(), 3, x, (h0,), (w_ih, w_hh), (bias_ih, bias_hh))
 
 
-def rnn(x, w_ih, w_hh, bias_ih=None, bias_hh=None, h0=None, nonlinearity="tanh"):
+def rnn(
+    x: Tensor,
+    w_ih: Tensor,
+    w_hh: Tensor,
+    bias_ih: Tensor | None = None,
+    bias_hh: Tensor | None = None,
+    h0: Tensor | None = None,
+    nonlinearity: str = "tanh",
+) -> tuple[Tensor, Tensor]:
     """`RNN` over time: (T, B, input) -> h at all time steps (T, B, H), and the last one (B, H).
 
     Parameters

@@ -1,13 +1,17 @@
 """Sums, and broadcasting, which is their reverse; extremes, softmax and relatives. Axes are None (all), an int or a tuple."""
 
-import math
+from __future__ import annotations
 
-from needle.autograd import TensorOp, array_api, constant, count, follows_torch, frozen
+import math
+from typing import Any, SupportsIndex
+
+from needle.autograd import Tensor, TensorOp, array_api, constant, count, follows_torch, frozen
 from needle.ops.choosing import equal, where
 from needle.ops.conversion import astype
 from needle.ops.functions import exp
 from needle.ops.helpers import kept_shape
 from needle.ops.shapes import flip, reshape
+from needle.typing import Axes, Shape
 from needle_ndarray.extension import normal_axes
 
 
@@ -24,7 +28,7 @@ class Summation(TensorOp):
     needs = ""
     __slots__ = ("axes", "keepdims")
 
-    def __init__(self, axes=None, keepdims=False):
+    def __init__(self, axes: Axes = None, keepdims: bool = False) -> None:
         self.axes, self.keepdims = frozen(axes), keepdims
 
     def compute(self, x):
@@ -44,7 +48,7 @@ class Mean(TensorOp):
     needs = ""
     __slots__ = ("axes", "keepdims")
 
-    def __init__(self, axes=None, keepdims=False):
+    def __init__(self, axes: Axes = None, keepdims: bool = False) -> None:
         self.axes, self.keepdims = frozen(axes), keepdims
 
     def compute(self, x):
@@ -61,7 +65,7 @@ class BroadcastTo(TensorOp):
     needs = ""
     __slots__ = ("shape",)
 
-    def __init__(self, shape):
+    def __init__(self, shape: Shape) -> None:
         self.shape = frozen(shape)
 
     def compute(self, x):
@@ -76,7 +80,7 @@ class FitTo(TensorOp):
 
     needs = ""
 
-    def __init__(self, op):
+    def __init__(self, op: Any) -> None:
         self.op = op  # whose gradient g is
 
     def compute(self, g, x):
@@ -111,7 +115,7 @@ class CumSum(TensorOp):
 
     needs = ""
 
-    def __init__(self, axis):
+    def __init__(self, axis: SupportsIndex) -> None:
         self.axis = frozen(axis)
 
     def compute(self, x):
@@ -124,7 +128,7 @@ class CumSum(TensorOp):
 class LogSumExp(TensorOp):
     """y = log sum e^x over axes;  dx = dy e^(x - y)"""
 
-    def __init__(self, axes=None, keepdims=False):
+    def __init__(self, axes: Axes = None, keepdims: bool = False) -> None:
         self.axes, self.keepdims = frozen(axes), keepdims
 
     def compute(self, x):
@@ -141,7 +145,7 @@ class Softmax(TensorOp):
 
     needs = "output"
 
-    def __init__(self, axes=-1):
+    def __init__(self, axes: Axes = -1) -> None:
         self.axes = frozen(axes)
 
     def compute(self, x):
@@ -156,7 +160,7 @@ class LogSoftmax(TensorOp):
 
     needs = "output"
 
-    def __init__(self, axes=-1):
+    def __init__(self, axes: Axes = -1) -> None:
         self.axes = frozen(axes)
 
     def compute(self, x):
@@ -166,17 +170,17 @@ class LogSoftmax(TensorOp):
         return out_grad - exp(node) * summation(out_grad, self.axes, keepdims=True)
 
 
-def summation(a, axes=None, keepdims=False):
+def summation(a: Tensor, axes: Axes = None, keepdims: bool = False) -> Tensor:
     """The sum over axes."""
     return Summation(axes, keepdims)(a)
 
 
-def broadcast_to(a, shape):
+def broadcast_to(a: Tensor, shape: Shape) -> Tensor:
     """a repeated along axes of size 1 and new leading ones; nothing is copied."""
     return BroadcastTo(shape)(a)
 
 
-def sum_to(a, shape):
+def sum_to(a: Tensor, shape: tuple[int, ...]) -> Tensor:
     """a summed over the axes along which `shape` would have to be broadcast to a's: the reverse of broadcasting."""
     given = a.shape
     if given == shape:
@@ -190,12 +194,20 @@ def sum_to(a, shape):
     return Summation(axes, keepdims=True)(a) if lead == 0 else reshape(Summation(axes)(a), shape)
 
 
-def mean(a, axes=None, keepdims=False):
+def mean(a: Tensor, axes: Axes = None, keepdims: bool = False) -> Tensor:
     """The average over axes."""
     return Mean(axes, keepdims)(a)
 
 
-def var(a, axes=None, keepdims=False, ddof=None, *, correction=None, unbiased=None):
+def var(
+    a: Tensor,
+    axes: Axes = None,
+    keepdims: bool = False,
+    ddof: int | None = None,
+    *,
+    correction: int | None = None,
+    unbiased: bool | None = None,
+) -> Tensor:
     """The average squared distance from the mean; its divisor is the number of elements minus ddof.
 
     `correction` and `unbiased` are PyTorch's spellings of ddof, which is 0 unless given, and 1 within `needle.compat("torch")`.
@@ -206,7 +218,15 @@ def var(a, axes=None, keepdims=False, ddof=None, *, correction=None, unbiased=No
     return summation(centred * centred, axes, keepdims) / (n - ddof if n > ddof else math.nan)
 
 
-def std(a, axes=None, keepdims=False, ddof=None, *, correction=None, unbiased=None):
+def std(
+    a: Tensor,
+    axes: Axes = None,
+    keepdims: bool = False,
+    ddof: int | None = None,
+    *,
+    correction: int | None = None,
+    unbiased: bool | None = None,
+) -> Tensor:
     """The square root of `var`; where all values are equal, its gradient is 0."""
     return Deviation()(var(a, axes, keepdims, ddof, correction=correction, unbiased=unbiased))
 
@@ -223,22 +243,22 @@ def _count(a, axes):
     return n if n else math.nan
 
 
-def cumsum(a, axis=None):
+def cumsum(a: Tensor, axis: SupportsIndex | None = None) -> Tensor:
     """Running sums along an axis; over all elements in row-major order where axis is None."""
     return CumSum(0)(reshape(a, (-1,))) if axis is None else CumSum(axis)(a)
 
 
-def logsumexp(a, axes=None, keepdims=False):
+def logsumexp(a: Tensor, axes: Axes = None, keepdims: bool = False) -> Tensor:
     """log sum e^a over axes, stable for large and small a."""
     return LogSumExp(axes, keepdims)(a)
 
 
-def softmax(a, axes=-1):
+def softmax(a: Tensor, axes: Axes = -1) -> Tensor:
     """e^a / sum e^a over axes."""
     return Softmax(axes)(a)
 
 
-def logsoftmax(a, axes=-1):
+def logsoftmax(a: Tensor, axes: Axes = -1) -> Tensor:
     """log softmax over axes, the last one by default."""
     return LogSoftmax(axes)(a)
 
@@ -246,11 +266,11 @@ def logsoftmax(a, axes=-1):
 # ---- Without a derivative: results are constants ----------------------------------------------------------
 
 
-def any(a, axes=None, keepdims=False):
+def any(a: Tensor, axes: Axes = None, keepdims: bool = False) -> Tensor:
     """Whether one element is not 0."""
     return constant(array_api.any, a, axis=axes, keepdims=keepdims)
 
 
-def all(a, axes=None, keepdims=False):
+def all(a: Tensor, axes: Axes = None, keepdims: bool = False) -> Tensor:
     """Whether no element is 0."""
     return constant(array_api.all, a, axis=axes, keepdims=keepdims)

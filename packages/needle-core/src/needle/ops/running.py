@@ -1,6 +1,12 @@
 """Products over axes, running products, differences: composed of plain ops, so gradients are right where factors are 0."""
 
+from __future__ import annotations
+
+from typing import SupportsIndex
+
+from needle.autograd import Tensor
 from needle.ops.shapes import concatenate, moveaxis, reshape
+from needle.typing import Axes
 from needle_ndarray.extension import normal_axes
 
 
@@ -8,7 +14,7 @@ def _part(a, axis, start, stop):
     return a[(slice(None),) * axis + (slice(start, stop),)]
 
 
-def prod(a, axes=None, keepdims=False):
+def prod(a: Tensor, axes: Axes = None, keepdims: bool = False) -> Tensor:
     """The product over axes, by halving: log2(n) products, whose gradients are right where factors are 0."""
     gone = normal_axes("prod", axes, a.ndim)
     shape = [1 if i in gone else n for i, n in enumerate(a.shape)]
@@ -26,7 +32,7 @@ def prod(a, axes=None, keepdims=False):
     return made if keepdims else reshape(made, [a.shape[i] for i in kept])
 
 
-def cumprod(a, axis=None):
+def cumprod(a: Tensor, axis: SupportsIndex | None = None) -> Tensor:
     """Running products along an axis, over all elements where it is None: by doubling, log2(n) products."""
     if axis is None:
         a, axis = reshape(a, (-1,)), 0
@@ -38,7 +44,7 @@ def cumprod(a, axis=None):
     return a
 
 
-def diff(a, axis=-1, n=1):
+def diff(a: Tensor, axis: SupportsIndex = -1, n: int = 1) -> Tensor:
     """Each element less the one before it along an axis, n times over."""
     (at,) = normal_axes("diff", axis, a.ndim)
     for _ in range(n):

@@ -1,9 +1,14 @@
 """Ops that move elements and change none: shapes, axes, joining, cutting."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from itertools import accumulate, pairwise
+from typing import Any, SupportsIndex
 
 from needle.autograd import Tensor, TensorOp, TensorTuple, TensorTupleOp, array_api, follows_torch, frozen
 from needle.ops.helpers import number
+from needle.typing import Axes, Number, Shape, Tensors
 from needle_ndarray.extension import bounded, normal_axes
 
 
@@ -13,7 +18,7 @@ class Reshape(TensorOp):
     needs = ""
     __slots__ = ("shape",)
 
-    def __init__(self, shape):
+    def __init__(self, shape: Shape) -> None:
         self.shape = frozen(shape)
 
     def compute(self, x):
@@ -29,7 +34,7 @@ class Transpose(TensorOp):
     needs = ""
     __slots__ = ("axes",)
 
-    def __init__(self, axes=None):
+    def __init__(self, axes: Any = None) -> None:
         self.axes = (-1, -2) if axes is None else frozen(axes)
         if not isinstance(self.axes, tuple) or len(self.axes) != 2:
             raise ValueError(f"transpose: axes {axes}: expected two axes to swap; permute takes an order of all")
@@ -46,7 +51,7 @@ class Permute(TensorOp):
 
     needs = ""
 
-    def __init__(self, axes):
+    def __init__(self, axes: Axes) -> None:
         order = frozen(axes)
         self.axes = order if isinstance(order, tuple) else (order,)
 
@@ -63,7 +68,7 @@ class Flip(TensorOp):
 
     needs = ""
 
-    def __init__(self, axes=None):
+    def __init__(self, axes: Any = None) -> None:
         self.axes = frozen(axes)
 
     def compute(self, x):
@@ -78,13 +83,13 @@ class Dilate(TensorOp):
 
     needs = ""
 
-    def __init__(self, axes, dilation):
+    def __init__(self, axes: Axes, dilation: int) -> None:
         self.axes = (axes,) if isinstance(axes, int) else tuple(frozen(axes))
         self.dilation = number(dilation)
         if dilation < 0:
             raise ValueError(f"dilate: dilation {dilation}: expected 0 or more")
 
-    def places(self, ndim):
+    def places(self, ndim: int) -> tuple[slice, ...]:
         axes = [i for i in self.axes if -ndim <= i < ndim]  # others are ignored, as the course does
         chosen = normal_axes("dilate", tuple(axes), ndim) if axes else ()
         return tuple([slice(None, None, self.dilation + 1) if i in chosen else slice(None) for i in range(ndim)])
@@ -117,7 +122,7 @@ class Pad(TensorOp):
 
     needs = ""
 
-    def __init__(self, widths, value=0):
+    def __init__(self, widths: Sequence[tuple[int, int]], value: Number = 0) -> None:
         self.widths, self.value = tuple([tuple(frozen(pair)) for pair in bounded("pad", widths)]), number(value)
 
     def compute(self, x):
@@ -136,10 +141,10 @@ class Stack(TensorOp):
 
     needs = ""
 
-    def __init__(self, axis=0):
+    def __init__(self, axis: SupportsIndex = 0) -> None:
         self.axis = frozen(axis)
 
-    def __call__(self, *args):
+    def __call__(self, *args: Any) -> Tensor:
         if len(args) == 1 and not isinstance(args[0], Tensor):
             args = tuple(args[0])  # a TensorTuple, list or tuple
         return super().__call__(*args)
@@ -156,7 +161,7 @@ class Split(TensorTupleOp):
 
     needs = ""
 
-    def __init__(self, axis):
+    def __init__(self, axis: SupportsIndex) -> None:
         self.axis = frozen(axis)
 
     def compute(self, x):
@@ -171,7 +176,7 @@ class Concatenate(TensorOp):
 
     needs = ""
 
-    def __init__(self, axis=0):
+    def __init__(self, axis: SupportsIndex = 0) -> None:
         self.axis = frozen(axis)
 
     def compute(self, *args):
@@ -186,28 +191,35 @@ class Concatenate(TensorOp):
         return tuple(parts)
 
 
-def reshape(a, shape):
+def reshape(a: Tensor, shape: Shape) -> Tensor:
     """a in another shape of the same size; one entry may be -1."""
     return Reshape(shape)(a)
 
 
-def transpose(a, axes=None, axis2=None, *, dim0=None, dim1=None):
+def transpose(
+    a: Tensor,
+    axes: Axes = None,
+    axis2: SupportsIndex | None = None,
+    *,
+    dim0: SupportsIndex | None = None,
+    dim1: SupportsIndex | None = None,
+) -> Tensor:
     """Two axes swapped, `transpose(a, (0, 1))`, `transpose(a, 0, 1)` or by dim0 and dim1; by default the last two."""
     if dim0 is not None and dim1 is not None and axes is None:
-        axes, axis2 = dim0, dim1
+        return Transpose((dim0, dim1))(a)
     return Transpose(axes if axis2 is None else (axes, axis2))(a)
 
 
-def swapaxes(a, axis1, axis2):
+def swapaxes(a: Tensor, axis1: SupportsIndex, axis2: SupportsIndex) -> Tensor:
     return Transpose((axis1, axis2))(a)
 
 
-def permute(a, axes):
+def permute(a: Tensor, axes: Axes) -> Tensor:
     """The axes in another order."""
     return Permute(axes)(a)
 
 
-def moveaxis(a, source, destination):
+def moveaxis(a: Tensor, source: Axes, destination: Axes) -> Tensor:
     """Axes taken out and put in elsewhere; the others keep their order."""
     taken = [
         normal_axes("moveaxis", i, a.ndim)[0] for i in (source if isinstance(source, (tuple, list)) else (source,))
@@ -224,48 +236,50 @@ def moveaxis(a, source, destination):
     return Permute(order)(a)
 
 
-def squeeze(a, axis=None):
+def squeeze(a: Tensor, axis: Axes = None) -> Tensor:
     """Without axes of size 1: those given, or all of them. Others that are given stay within `needle.compat("torch")`."""
     axes = normal_axes("squeeze", axis, a.ndim)
     if follows_torch():
-        axes = [i for i in axes if a.shape[i] == 1]
+        axes = tuple([i for i in axes if a.shape[i] == 1])
     elif axis is not None and [i for i in axes if a.shape[i] != 1]:
         raise ValueError(f"squeeze: axis {axis} of shape {a.shape} is not of size 1")
     return Reshape(tuple([n for i, n in enumerate(a.shape) if n != 1 or i not in axes]))(a)
 
 
-def expand_dims(a, axis):
+def expand_dims(a: Tensor, axis: Axes) -> Tensor:
     """With an axis of size 1 put in."""
     (at,) = normal_axes("expand_dims", axis, a.ndim + 1)
     return Reshape(a.shape[:at] + (1,) + a.shape[at:])(a)
 
 
-def flip(a, axes=None):
+def flip(a: Tensor, axes: Axes = None) -> Tensor:
     """a reversed along axes, by default all."""
     return Flip(axes)(a)
 
 
-def dilate(a, axes, dilation):
+def dilate(a: Tensor, axes: Axes, dilation: int) -> Tensor:
     """`dilation` zeros after every element along axes; axes that a does not have are ignored."""
     return Dilate(axes, dilation)(a)
 
 
-def undilate(a, axes, dilation):
+def undilate(a: Tensor, axes: Axes, dilation: int) -> Tensor:
     """What `dilate` was given."""
     return UnDilate(axes, dilation)(a)
 
 
-def pad(a, widths, value=0):
+def pad(a: Tensor, widths: Sequence[tuple[int, int]], value: Number = 0) -> Tensor:
     """(before, after) places of a value around every axis."""
     return Pad(widths, value)(a)
 
 
-def stack(args, axis=0):
+def stack(args: Tensors | TensorTuple, axis: SupportsIndex = 0) -> Tensor:
     """Tensors of one shape along a new axis."""
     return Stack(axis)(*bounded("stack", args))
 
 
-def split(a, axis=0, *sizes_axis, dim=None, split_size_or_sections=None):
+def split(
+    a: Tensor, axis: Any = 0, *sizes_axis: Any, dim: SupportsIndex | None = None, split_size_or_sections: Any = None
+) -> Any:
     """The slices of a along an axis, as a TensorTuple: the inverse of `stack`.
 
     PyTorch's meaning, pieces of a size or of several (see `split_sizes`), has `split(a, 2, 1)`, `split(a, 2, dim=1)`,
@@ -283,7 +297,7 @@ def split(a, axis=0, *sizes_axis, dim=None, split_size_or_sections=None):
     return Split(axis)(a)
 
 
-def split_sizes(a, sizes, axis=0):
+def split_sizes(a: Tensor, sizes: Any, axis: SupportsIndex = 0) -> tuple[Tensor, ...]:
     """Pieces of a along an axis, as a tuple: each of a size, the last one perhaps smaller, or of the sizes in a list."""
     (at,) = normal_axes("split", axis, a.ndim)
     n = a.shape[at]
@@ -299,7 +313,7 @@ def split_sizes(a, sizes, axis=0):
     return tuple([a[(*before, slice(start, end))] for start, end in pairwise([0, *ends])])
 
 
-def concatenate(args, axis=0):
+def concatenate(args: Tensors | TensorTuple, axis: SupportsIndex = 0) -> Tensor:
     """Tensors one after the other along an axis."""
     args = args.tuple() if isinstance(args, TensorTuple) else args
     return Concatenate(axis)(*bounded("concatenate", args))

@@ -1,16 +1,19 @@
 """Sorting and searching: positions have no derivative, what is picked by them has."""
 
-from typing import Any
+from __future__ import annotations
+
+from typing import Any, SupportsIndex
 
 import numpy as np
 
 from needle.autograd import NDArray, Tensor, array_api, constant, follows_torch, handed_out
 from needle.ops.helpers import ValuesAndIndices
 from needle.ops.indexing import gather
+from needle.typing import Axes, Operand
 from needle_ndarray.extension import normal_axes
 
 
-def sort(a, axis=-1, descending=False, stable=True):
+def sort(a: Tensor, axis: SupportsIndex = -1, descending: bool = False, stable: bool = True) -> ValuesAndIndices:
     """The elements in order along an axis, and where they stood: (values, indices). NaN counts as the largest.
 
     >>> import needle as ndl
@@ -21,7 +24,7 @@ def sort(a, axis=-1, descending=False, stable=True):
     return ValuesAndIndices(gather(a, index, axis), index)
 
 
-def topk(a, k, axis=-1, largest=True, sorted=True):
+def topk(a: Tensor, k: int, axis: SupportsIndex = -1, largest: bool = True, sorted: bool = True) -> ValuesAndIndices:
     """The k largest elements along an axis, or smallest, in order, and where they stood: (values, indices)."""
     (at,) = normal_axes("topk", axis, a.ndim)
     if not 0 <= k <= a.shape[at]:
@@ -33,27 +36,27 @@ def topk(a, k, axis=-1, largest=True, sorted=True):
 # ---- Without a derivative: results are constants ----------------------------------------------------------
 
 
-def argsort(a, axis=-1, descending=False, stable=True):
+def argsort(a: Tensor, axis: SupportsIndex = -1, descending: bool = False, stable: bool = True) -> Tensor:
     """Positions along an axis that put its elements in order; equal elements keep theirs."""
     return constant(array_api.argsort, a, axis=axis, descending=descending)
 
 
-def searchsorted(a, values, side="left", right=False):
+def searchsorted(a: Tensor, values: Operand, side: str = "left", right: bool = False) -> Tensor:
     """Where values belong among those of a, in ascending order: before equal elements, or behind them with side "right"."""
     return constant(array_api.searchsorted, a, values, side="right" if right else side)
 
 
-def isin(a, values, invert=False):
+def isin(a: Tensor, values: Operand, invert: bool = False) -> Tensor:
     """Whether each element of a is one of the values."""
     return constant(array_api.isin, a, values, invert=invert)
 
 
-def count_nonzero(a, axes=None, keepdims=False):
+def count_nonzero(a: Tensor, axes: Axes = None, keepdims: bool = False) -> Tensor:
     """How many elements are not 0."""
     return constant(array_api.count_nonzero, a, axis=axes, keepdims=keepdims)
 
 
-def nonzero(a, as_tuple=None):
+def nonzero(a: Tensor, as_tuple: bool | None = None) -> Any:
     """Positions of the elements that are not 0: one tensor per axis; with as_tuple=False a row for each element, as in PyTorch."""
     found = tuple([Tensor.make_const(i) for i in array_api.nonzero(handed_out(a))])
     if as_tuple or (as_tuple is None and not follows_torch()):
@@ -61,7 +64,7 @@ def nonzero(a, as_tuple=None):
     return Tensor.make_const(array_api.stack([handed_out(i) for i in found], axis=1))
 
 
-def unique(a, sorted=True, return_inverse=False, return_counts=False):
+def unique(a: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False) -> Any:
     """The different elements in ascending order; asked for, where each of a is among them, and how many there are of each."""
     found = array_api.unique_all(handed_out(a))
     made = [found.values] + [found.inverse_indices] * return_inverse + [found.counts] * return_counts
@@ -69,7 +72,7 @@ def unique(a, sorted=True, return_inverse=False, return_counts=False):
     return tensors if len(tensors) > 1 else tensors[0]
 
 
-def bincount(a, weights=None, minlength=0):
+def bincount(a: Tensor, weights: Operand | None = None, minlength: int = 0) -> Tensor:
     """How often 0, 1, 2, ... occur in a, or the sum of their weights.
 
     >>> import needle as ndl

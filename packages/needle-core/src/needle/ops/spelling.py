@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable
+from inspect import Parameter, Signature, signature
 from types import FunctionType
 from typing import Any, cast
 
@@ -33,7 +34,21 @@ def any_spelling(function: Callable[..., Any]) -> Any:
             given = _renamed(function.__name__, names, meant, args, given)
         return function(*args, **given)
 
+    call.__signature__ = _shown(signature(function), meant)  # type: ignore[attr-defined]
     return call
+
+
+def _shown(own: Signature, meant: dict[str, str]) -> Signature:
+    """A signature with the other names, `...` for their defaults: who gives one of them leaves out what may be required else."""
+    had, others = list(own.parameters.values()), []
+    first = min([i for i, p in enumerate(had) if p.name in meant.values() or p.default is not p.empty])
+    for i, p in enumerate(had):
+        if p.kind is p.POSITIONAL_OR_KEYWORD and p.default is p.empty and i >= first:
+            had[i] = p.replace(default=...)
+    for name, of in meant.items():
+        annotation = own.parameters[of].annotation
+        others.append(Parameter(name, Parameter.KEYWORD_ONLY, default=..., annotation=annotation))
+    return own.replace(parameters=[*had, *others])
 
 
 def _renamed(what: str, names: tuple[str, ...], meant: dict[str, str], args: tuple, given: dict[str, Any]) -> dict:

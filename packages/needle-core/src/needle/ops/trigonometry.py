@@ -1,10 +1,13 @@
 """Angles, hyperbolic functions, logarithms to other bases, and what belongs to them."""
 
+from __future__ import annotations
+
 import math
 
-from needle.autograd import TensorOp, array_api
+from needle.autograd import Tensor, TensorOp, array_api
 from needle.ops.choosing import floor_divide
 from needle.ops.functions import sqrt
+from needle.typing import Operand
 
 
 class Tan(TensorOp):
@@ -207,65 +210,65 @@ class Remainder(TensorOp):
 # ---- The functions --------------------------------------------------------------------------
 
 
-def tan(a):
+def tan(a: Tensor) -> Tensor:
     return Tan()(a)
 
 
-def asin(a):
+def asin(a: Tensor) -> Tensor:
     return Asin()(a)
 
 
-def acos(a):
+def acos(a: Tensor) -> Tensor:
     return Acos()(a)
 
 
-def atan(a):
+def atan(a: Tensor) -> Tensor:
     return Atan()(a)
 
 
-def sinh(a):
+def sinh(a: Tensor) -> Tensor:
     return Sinh()(a)
 
 
-def cosh(a):
+def cosh(a: Tensor) -> Tensor:
     return Cosh()(a)
 
 
-def asinh(a):
+def asinh(a: Tensor) -> Tensor:
     return Asinh()(a)
 
 
-def acosh(a):
+def acosh(a: Tensor) -> Tensor:
     return Acosh()(a)
 
 
-def atanh(a):
+def atanh(a: Tensor) -> Tensor:
     return Atanh()(a)
 
 
-def log2(a):
+def log2(a: Tensor) -> Tensor:
     return Log2()(a)
 
 
-def log10(a):
+def log10(a: Tensor) -> Tensor:
     return Log10()(a)
 
 
-def atan2(a, b):
+def atan2(a: Operand, b: Operand) -> Tensor:
     """The angle of the point (b, a), from -pi to pi."""
     return Atan2()(a, b)
 
 
-def hypot(a, b):
+def hypot(a: Operand, b: Operand) -> Tensor:
     """sqrt(a^2 + b^2), without overflow."""
     return Hypot()(a, b)
 
 
-def logaddexp(a, b):
+def logaddexp(a: Operand, b: Operand) -> Tensor:
     """log(e^a + e^b), without overflow."""
     return LogAddExp()(a, b)
 
 
-def remainder(a, b):
+def remainder(a: Operand, b: Operand) -> Tensor:
     """a - floor(a / b) b: the sign of b."""
     return Remainder()(a, b)

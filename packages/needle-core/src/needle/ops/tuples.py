@@ -1,7 +1,10 @@
 """Ops on tuples of tensors."""
 
-from needle.autograd import Slot, TensorOp, TensorTuple, TensorTupleOp, frozen
+from __future__ import annotations
+
+from needle.autograd import Slot, Tensor, TensorOp, TensorTuple, TensorTupleOp, frozen
 from needle.ops.helpers import number
+from needle.typing import Number
 
 
 class MakeTensorTuple(TensorTupleOp):
@@ -21,10 +24,10 @@ class TupleGetItem(TensorOp):
 
     needs = ""
 
-    def __init__(self, index):
+    def __init__(self, index: int) -> None:
         self.index = frozen(index)
 
-    def __call__(self, value):
+    def __call__(self, value: TensorTuple) -> Tensor:
         if not isinstance(value, TensorTuple):
             raise TypeError(f"TupleGetItem: expected a TensorTuple, got {type(value).__name__}")
         if isinstance(value.op, MakeTensorTuple):
@@ -43,7 +46,7 @@ class FusedAddScalars(TensorTupleOp):
 
     needs = ""
 
-    def __init__(self, c0, c1):
+    def __init__(self, c0: Number, c1: Number) -> None:
         self.c0, self.c1 = number(c0), number(c1)
 
     def compute(self, x):
@@ -53,16 +56,16 @@ class FusedAddScalars(TensorTupleOp):
         return out_grad[0] + out_grad[1]
 
 
-def make_tuple(*args):
+def make_tuple(*args: Tensor) -> TensorTuple:
     """A TensorTuple of tensors."""
     return MakeTensorTuple()(*args)
 
 
-def tuple_get_item(value, index):
+def tuple_get_item(value: TensorTuple, index: int) -> Tensor:
     """Entry `index` of a TensorTuple."""
     return TupleGetItem(index)(value)
 
 
-def fused_add_scalars(x, c0, c1):
+def fused_add_scalars(x: Tensor, c0: Number, c1: Number) -> TensorTuple:
     """(x + c0, x + c1) as one op."""
     return FusedAddScalars(c0, c1)(x)

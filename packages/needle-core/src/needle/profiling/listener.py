@@ -46,7 +46,7 @@ class Replay(NamedTuple):
 class Track:
     """What one thread did."""
 
-    def __init__(self, name: str):
+    def __init__(self, name: str) -> None:
         self.name = name
         self.events: list[tuple[int, int, Kind, str, Line]] = []  # as Event: a plain tuple is made in half the time
         self.replays: list[Replay] = []
@@ -109,7 +109,7 @@ class Listener:
 
     numbers = False  # they take no time worth a row
 
-    def __init__(self, tracks: Tracks, backend: Backend):
+    def __init__(self, tracks: Tracks, backend: Backend) -> None:
         self.tracks, self.backend = tracks, backend
         self.device = str(backend.device)
         self.kinds: dict[Any, Kind] = {}

@@ -35,6 +35,9 @@ from needle.torch_names.function import Function
 
 add_methods(methods.SAME | both.METHODS | composed.METHODS | products.METHODS | ordering.METHODS | methods.METHODS)
 add_methods(in_place.METHODS | meanings.METHODS)
+#: What Tensor has from here.
+METHODS = methods.SAME | both.METHODS | composed.METHODS | products.METHODS | ordering.METHODS | methods.METHODS
+METHODS |= in_place.METHODS | meanings.METHODS
 add_methods({name: missing.Missing(name, hint) for name, hint in missing.METHODS.items()})
 
 vars(autograd).update(Function=Function, **functions.AUTOGRAD)

@@ -207,7 +207,7 @@ def movedim(a: Tensor, source: Any, destination: Any) -> Tensor:
     return ops.moveaxis(a, source, destination)
 
 
-def unbind(a: Tensor, dim: int = 0) -> tuple:
+def unbind(a: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """The slices along an axis, as a tuple."""
     return tuple(ops.Split(dim)(a))
 

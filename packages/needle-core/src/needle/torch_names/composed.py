@@ -104,14 +104,14 @@ def dist(a: Tensor, b: Tensor, p: Any = 2) -> Tensor:
     return both.norm(a - b, p)
 
 
-def aminmax(a: Tensor, *, dim: int | None = None, keepdim: bool = False) -> tuple:
+def aminmax(a: Tensor, *, dim: int | None = None, keepdim: bool = False) -> tuple[Tensor, ...]:
     """The smallest and the largest element, over all axes or one"""
     return ops.amin(a, dim, keepdim), ops.amax(a, dim, keepdim)
 
 
 def var_mean(
     a: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: Any = None
-) -> tuple:
+) -> tuple[Tensor, ...]:
     """The variance, with n - 1 below the line, and the mean"""
     ddof = int(unbiased) if correction is None else correction
     return ops.var(a, dim, keepdim, ddof), ops.mean(a, dim, keepdim)
@@ -119,7 +119,7 @@ def var_mean(
 
 def std_mean(
     a: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: Any = None
-) -> tuple:
+) -> tuple[Tensor, ...]:
     """The deviation, with n - 1 below the line, and the mean"""
     ddof = int(unbiased) if correction is None else correction
     return ops.std(a, dim, keepdim, ddof), ops.mean(a, dim, keepdim)
@@ -145,7 +145,7 @@ def unflatten(a: Tensor, dim: int, sizes: Any) -> Tensor:
     return ops.reshape(a, (*a.shape[:at], *sizes, *a.shape[at + 1 :]))
 
 
-def tensor_split(a: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple:
+def tensor_split(a: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Parts of nearly the same size, or what lies between places, along an axis."""
     n = a.shape[dim]
     if isinstance(indices_or_sections, (tuple, list)):
@@ -157,7 +157,7 @@ def tensor_split(a: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple:
     return tuple([a[(*before, slice(i, j))] for i, j in itertools.pairwise(stops)])
 
 
-def split_with_sizes(a: Tensor, split_sizes: Any, dim: int = 0) -> tuple:
+def split_with_sizes(a: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of these sizes along an axis."""
     return ops.split_sizes(a, list(split_sizes), dim)
 

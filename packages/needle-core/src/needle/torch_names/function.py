@@ -51,7 +51,7 @@ class Context:
 class _Methods:
     """What the two kinds of op share: one output, or several."""
 
-    def __init__(self, function: Any, args: tuple[Any, ...], ctx: Context, places: list[int]):
+    def __init__(self, function: Any, args: tuple[Any, ...], ctx: Context, places: list[int]) -> None:
         self.function, self.args, self.ctx, self.places = function, args, ctx, places
         self.known: Any = None  # the arrays of the call that found out how many there are
 

@@ -29,7 +29,7 @@ def vstack(tensors: Any) -> Tensor:
     return ops.concatenate([ops.reshape(x, (1, -1)) if x.ndim < 2 else x for x in tensors], 0)
 
 
-def broadcast_tensors(*tensors: Tensor) -> tuple:
+def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
     """All of them at their common shape, as a tuple."""
     return ops.broadcast_arrays(*tensors)
 
@@ -62,14 +62,14 @@ def promote_types(a: Any, b: Any) -> Any:
 class inference_mode(modes.set_grad_enabled):
     """Nothing is recorded inside: `no_grad()`, under another name of PyTorch's."""
 
-    def __init__(self, mode: bool = True):
+    def __init__(self, mode: bool = True) -> None:
         super().__init__(not mode)
 
 
 class _set_detect_anomaly(modes.anomaly_mode):
     """`anomaly_mode(mode)`, from now on or for the body of `with`."""
 
-    def __init__(self, mode: bool = True, check_nan: bool = True):
+    def __init__(self, mode: bool = True, check_nan: bool = True) -> None:
         super().__init__(mode)
         self.__enter__()
 

@@ -64,7 +64,7 @@ def repeat(self: Tensor, *sizes: Any) -> Tensor:
     return ops.tile(self, given)
 
 
-def split(self: Tensor, split_size_or_sections: Any, axis: int = 0) -> tuple:
+def split(self: Tensor, split_size_or_sections: Any, axis: int = 0) -> tuple[Tensor, ...]:
     """Pieces of a size, or of several, along an axis: PyTorch's meaning; `ops.split(x, axis)` is the course's."""
     return ops.split_sizes(self, split_size_or_sections, axis)
 

@@ -48,7 +48,7 @@ FUNCTIONS: dict[str, str] = {
 class NoDtype:
     """In place of a dtype, which programs may name and not use."""
 
-    def __init__(self, name: str):
+    def __init__(self, name: str) -> None:
         self.name = name
 
     def __repr__(self) -> str:
@@ -61,7 +61,7 @@ class NoDtype:
 class Missing:
     """In place of a method: looking it up says what there is instead; for `hasattr` there is nothing."""
 
-    def __init__(self, name: str, hint: str):
+    def __init__(self, name: str, hint: str) -> None:
         self.name, self.hint = name, hint
 
     def __get__(self, tensor: Any, owner: Any) -> Any:

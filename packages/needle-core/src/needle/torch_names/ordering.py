@@ -17,9 +17,9 @@ def quantile(
     """Values that a share q lies below, along an axis or of all elements; a tensor of shares is a first axis"""
     if interpolation != "linear":
         raise ValueError(f"quantile: interpolation {interpolation!r}: expected 'linear'")
-    whole, axes = dim is None, a.ndim
+    axes = a.ndim
     ordered = ops.moveaxis(
-        ops.sort(both.ravel(a) if whole else a, -1 if whole else dim).values, -1 if whole else dim, 0
+        ops.sort(both.ravel(a) if dim is None else a, -1 if dim is None else dim).values, -1 if dim is None else dim, 0
     )
     shares = np.asarray(q.numpy() if isinstance(q, Tensor) else q, dtype="float64")
     if shares.size and not (shares.min() >= 0 and shares.max() <= 1):
@@ -32,7 +32,7 @@ def quantile(
     below, above = ops.take(ordered, low, 0), ops.take(ordered, np.ceil(at).astype("int64"), 0)
     found = below + (above - below) * part
     if keepdim:
-        found = ops.reshape(found, (len(at), *[1] * axes)) if whole else ops.expand_dims(found, dim % axes + 1)
+        found = ops.reshape(found, (len(at), *[1] * axes)) if dim is None else ops.expand_dims(found, dim % axes + 1)
     return found if shares.ndim else found[0]
 
 

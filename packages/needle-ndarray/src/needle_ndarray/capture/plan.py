@@ -35,7 +35,7 @@ class Plan:
         outputs: list[NDArray],
         without: Iterable[str] = (),
         moving: Iterable[NDArray] = (),
-    ):
+    ) -> None:
         self.name = "replay"  # of the function, in profiles
         self.calls = list(recorder.calls)
         self.sizes = dict(enumerate(recorder.sizes))
@@ -152,7 +152,7 @@ class Plan:
 class Built:
     """A plan with arrays: point the inputs, renew the outputs, run."""
 
-    def __init__(self, plan: Plan):
+    def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.memory: dict[int, Any] = {}  # by buffer: its handle and where it starts in there, in bytes
         arenas = {id(backend): (backend, backend.allocate(size)) for backend, size in plan.arenas}
@@ -281,7 +281,7 @@ def named_views(call: Call) -> Iterator[tuple[str, View]]:
 class Touched:
     """The buffers that a call reads and writes; `buffers` has all of them."""
 
-    def __init__(self, call: Call):
+    def __init__(self, call: Call) -> None:
         self.call = call
         self.reads: set[int] = set()
         self.writes: set[int] = set()

@@ -24,7 +24,7 @@ USED = "uses a number that is read from arrays (a norm, say) in Python"
 class Recorder(Tape):
     """The recording of one call of a function, in the thread that made it."""
 
-    def __init__(self, strict: bool = False, origin: Callable[[], tuple[str, tuple[str, int]]] | None = None):
+    def __init__(self, strict: bool = False, origin: Callable[[], tuple[str, tuple[str, int]]] | None = None) -> None:
         super().__init__(origin)
         self.refused: str | None = None
         self.strict = strict

@@ -8,7 +8,7 @@ from needle_ndarray.ndarray import NDArray
 
 Pair = tuple[int, int]
 Padding = tuple[Pair, Pair]
-Maybe: TypeAlias = NDArray | None
+Maybe: TypeAlias = Any  # an NDArray, or None with the ops that have none: which these are, no type says
 
 
 def bordered(a: NDArray, padding: Padding, value: Any) -> NDArray:
@@ -16,7 +16,7 @@ def bordered(a: NDArray, padding: Padding, value: Any) -> NDArray:
     return pad(a, ((0, 0), *padding, (0, 0)), value)
 
 
-def windows(a: NDArray, size: Pair, stride: Pair, dilation: Pair = (1, 1)) -> NDArray:
+def windows(a: NDArray, size: tuple[int, ...], stride: Pair, dilation: Pair = (1, 1)) -> NDArray:
     """(N, H, W, C) -> (N, OH, OW, KH, KW, C): what the kernel sees at each of its places, a view."""
     (n, h, w, c), (along_n, along_h, along_w, along_c) = a.shape, a.strides
     oh, ow = [
@@ -38,7 +38,7 @@ def im2col(seen: NDArray) -> NDArray:
     return seen.reshape((n * oh * ow, kh * kw * c))
 
 
-def offsets(size: Pair) -> list[Pair]:
+def offsets(size: tuple[int, ...]) -> list[Pair]:
     return [(i, j) for i in range(size[0]) for j in range(size[1])]
 
 

@@ -23,11 +23,11 @@ MAPS = {"gpt2": ["c_attn"], "llama": ["q_proj", "v_proj"], "mistral": ["q_proj",
 class Adapted(nn.Module):
     """A language model whose state is what it learnt: the matrices of LoRA, without the weights beside them."""
 
-    def __init__(self, model: Any):
+    def __init__(self, model: Any) -> None:
         super().__init__()
         self.model = model
 
-    def forward(self, ids):
+    def forward(self, ids: Any) -> Tensor:
         return self.model(ids)
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -41,7 +41,7 @@ class Adapted(nn.Module):
 class TokenCorpus(CharCorpus):
     """A text as ids of a tokenizer, the last tenth of it kept for validation."""
 
-    def __init__(self, ids: Any):
+    def __init__(self, ids: Any) -> None:
         ids = np.asarray(ids, np.int32)
         cut = len(ids) - len(ids) // 10
         self.train, self.validation = ids[:cut], ids[cut:]

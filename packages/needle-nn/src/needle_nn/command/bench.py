@@ -38,7 +38,7 @@ def add_to(commands: Any) -> None:
 class Maker:
     """Tensors of random numbers on a device."""
 
-    def __init__(self, device: Any):
+    def __init__(self, device: Any) -> None:
         self.device, self.rng = device, np.random.default_rng(0)
 
     def __call__(self, *shape: int, grad: bool = True) -> Tensor:

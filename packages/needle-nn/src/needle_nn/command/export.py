@@ -80,7 +80,7 @@ def form_of(recipe: str, model: Any, facts: Mapping[str, Any], length: int) -> F
 class _Stateful(nn.Module):
     """A language model whose state is an argument, or two: (ids, h, c) -> logits, (h, c)"""
 
-    def __init__(self, model: Any):
+    def __init__(self, model: Any) -> None:
         super().__init__()
         self.model = model
 

@@ -13,7 +13,7 @@ from needle_nn.training import Carried
 class Passes:
     """A loader of `length` batches a pass, of which `batch` makes one; it goes on where it was when a pass was broken off."""
 
-    def __init__(self, length: int):
+    def __init__(self, length: int) -> None:
         self.length, self.passes, self.at = length, 0, 0
 
     def batch(self, number: int) -> Any:
@@ -56,7 +56,7 @@ class Stretches(Passes):
         *,
         split: str = "train",
         device: Any = None,
-    ):
+    ) -> None:
         super().__init__(length)
         ids = corpus.train if split == "train" else corpus.validation
         block = min(block, len(ids) - 1)  # a very short text
@@ -74,7 +74,7 @@ class Chunks(Passes):
     The columns of `steps_of` batches make a step: these batches are of the same rows, one beside the other.
     """
 
-    def __init__(self, ids: Any, batch: int, block: int, device: Any = None, steps_of: int = 1):
+    def __init__(self, ids: Any, batch: int, block: int, device: Any = None, steps_of: int = 1) -> None:
         self.rows, self.block, self.device = batchify(ids, batch * steps_of, dtype="int32"), block, device
         self.columns, self.steps_of = batch, steps_of
         if len(self.rows) < 2:
@@ -91,7 +91,7 @@ class Chunks(Passes):
 class Unrolled(nn.Module):
     """A language model over the chunks of a text: each begins with the state the one before has ended in, detached."""
 
-    def __init__(self, model: nn.Module):
+    def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model = model
         self.carried = Carried()

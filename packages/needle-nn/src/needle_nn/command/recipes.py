@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from needle.autograd import Tensor
 from needle_nn import nn, optim
 from needle_nn.command.adapting import adam_of_trained, adapting_data, adapting_model
 from needle_nn.command.arguments import UsageError
@@ -63,11 +64,11 @@ class Recipe:
 class Images(nn.Module):
     """Rows of pixels as images: (N, C H W) -> (N, C, H, W)"""
 
-    def __init__(self, channels: int, height: int, width: int):
+    def __init__(self, channels: int, height: int, width: int) -> None:
         super().__init__()
         self.shape = (channels, height, width)
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         return x.reshape((x.shape[0], *self.shape))
 
 

@@ -19,7 +19,7 @@ from needle_nn.models.pretrained import load_pretrained, read_config
 class WordWriter:
     """Writes words on with a model of `needle train ptb`, in the form of `Writer`."""
 
-    def __init__(self, model: Any, words: Sequence[str]):
+    def __init__(self, model: Any, words: Sequence[str]) -> None:
         self.model, self.words = model.eval(), list(words)
         self.numbers = {word: i for i, word in enumerate(words)}
 

@@ -3,7 +3,7 @@
 import ast
 import inspect
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from needle import Tensor
+from needle.typing import DeviceLike
 from needle_nn.data.sources import check_seed, generator
 
 # Tests, and what is not Python's own: few docstrings, long to parse, or different between installations.
@@ -31,7 +32,7 @@ class CharCorpus:
     (' dehlorw', 'hello wor', 'low')
     """
 
-    def __init__(self, text: str, validation: float = 0.1):
+    def __init__(self, text: str, validation: float = 0.1) -> None:
         if not text:
             raise ValueError("CharCorpus: the text is empty")
         if not 0 <= validation < 1:
@@ -53,12 +54,12 @@ class CharCorpus:
         except KeyError as error:
             raise ValueError(f"CharCorpus: {error.args[0]!r} is not in the vocabulary") from None
 
-    def decode(self, ids: np.ndarray) -> str:
+    def decode(self, ids: np.ndarray | Sequence[int]) -> str:
         """The text of ids."""
         return "".join(self.vocabulary[int(i)] for i in np.asarray(ids).reshape(-1))
 
     def batches(
-        self, block: int, batch: int, seed: int = 0, *, split: str = "train", start: int = 0, device=None
+        self, block: int, batch: int, seed: int = 0, *, split: str = "train", start: int = 0, device: DeviceLike = None
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Stretches of the text at random places, without end: X (batch, block) and the characters that follow, y (batch, block).
 

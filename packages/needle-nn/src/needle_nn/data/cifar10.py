@@ -38,7 +38,7 @@ class CIFAR10Dataset(ImageDataset):
         train: bool,
         p: float = 0.5,
         transforms: Sequence[Callable[[Any], Any]] | None = None,
-    ):
+    ) -> None:
         super().__init__(transforms)
         check_flag("CIFAR10Dataset", "train", train)
         self.p = p

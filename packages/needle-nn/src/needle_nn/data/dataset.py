@@ -34,7 +34,7 @@ class Dataset:
     #: Whether `self[array of indices]` gives a whole batch, of the same values as the items one by one.
     takes_arrays = False
 
-    def __init__(self, transforms: Sequence[Callable[[Any], Any]] | None = None):
+    def __init__(self, transforms: Sequence[Callable[[Any], Any]] | None = None) -> None:
         self.transforms = check_transforms(type(self).__name__, transforms)
 
     def __getitem__(self, index: Any) -> Any:
@@ -63,7 +63,7 @@ class NDArrayDataset(Dataset):
 
     takes_arrays = True
 
-    def __init__(self, *arrays: Any):
+    def __init__(self, *arrays: Any) -> None:
         super().__init__()
         if not arrays:
             raise ValueError("NDArrayDataset: no arrays given")
@@ -101,7 +101,7 @@ class Subset(Dataset):
     (2, (np.float64(7.0),))
     """
 
-    def __init__(self, dataset: Any, indices: Any):
+    def __init__(self, dataset: Any, indices: Any) -> None:
         super().__init__()
         self.dataset = dataset
         self.indices = np.asarray(list(indices), np.int64)
@@ -128,7 +128,7 @@ class ConcatDataset(Dataset):
     (5, (np.int64(10),), (np.int64(11),))
     """
 
-    def __init__(self, datasets: Iterable[Any]):
+    def __init__(self, datasets: Iterable[Any]) -> None:
         super().__init__()
         self.datasets = list(datasets)
         if not self.datasets:

@@ -26,7 +26,7 @@ class DigitsDataset(FlatImageDataset):
     image_shape = (8, 8, 1)
     white = 16
 
-    def __init__(self, train: bool = True, transforms: Sequence[Callable[[Any], Any]] | None = None):
+    def __init__(self, train: bool = True, transforms: Sequence[Callable[[Any], Any]] | None = None) -> None:
         super().__init__(transforms)
         check_flag("DigitsDataset", "train", train)
         images, labels = _bundled()

@@ -34,7 +34,9 @@ class ImageFolder(Dataset):
     Pictures need the extra `images`; arrays of uint8 or floats in .npy files (height × width, or height × width × channels) none.
     """
 
-    def __init__(self, folder: Any, transforms: Sequence[Callable[[Any], Any]] | None = None, channels: int = 3):
+    def __init__(
+        self, folder: Any, transforms: Sequence[Callable[[Any], Any]] | None = None, channels: int = 3
+    ) -> None:
         super().__init__(transforms)
         if channels not in (1, 3):
             raise ValueError(f"ImageFolder: channels = {channels!r}: expected 1 or 3")

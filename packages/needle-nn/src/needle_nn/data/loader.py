@@ -92,7 +92,7 @@ class DataLoader:
         generator: Any = None,
         prefetch_factor: int | None = None,
         worker_init_fn: Any = None,
-    ):
+    ) -> None:
         seed, prefetch = seed_of(generator) if seed is None else seed, prefetch_factor or prefetch
         if batch_size is None:
             convert = collate_fn or default_convert
@@ -139,6 +139,12 @@ class DataLoader:
         self.ordering: list[np.ndarray] | None = None if shuffle or given else self._order(0)
         self._position = _Position()
         self._rows: Rows | None = None
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from needle_nn.notebook import loader_html
+
+        return loader_html(self)
 
     def __len__(self) -> int:
         """The number of batches in an epoch."""
@@ -301,7 +307,8 @@ class DataLoader:
 
     def _send(self, batch: Any) -> Callable[[], Any]:
         """Start to copy a batch to a device that can do so beside its other work; the function gives its Tensors."""
-        with backend_of(self.device).ahead() as wait:
+        ahead: Any = backend_of(self.device).ahead()
+        with ahead as wait:
             tensors = self._tensors(batch)
         return lambda: (wait(), tensors)[1]
 

@@ -61,7 +61,7 @@ class MNISTDataset(FlatImageDataset):
 
     def __init__(
         self, image_filename: Any, label_filename: Any, transforms: Sequence[Callable[[Any], Any]] | None = None
-    ):
+    ) -> None:
         super().__init__(transforms)
         images, self.y = _read_pair(image_filename, label_filename)
         self.image_shape = (*images.shape[1:], 1)

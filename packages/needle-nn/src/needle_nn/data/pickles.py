@@ -153,7 +153,7 @@ def _made(value: Any) -> int:
 class _Dtype:
     """numpy.dtype: a code such as u1 or i8, and a byte order."""
 
-    def __init__(self, code: Any, align: Any = False, copy: Any = False):
+    def __init__(self, code: Any, align: Any = False, copy: Any = False) -> None:
         code = _text(code)
         if code not in _DTYPES:
             raise Refused(f"the pickle holds an array of dtype {code[:20]!r}")
@@ -211,7 +211,7 @@ def _refuse(*arguments: Any) -> Any:
 class _Name:
     """A name the pickle may ask for, and what is called in its place."""
 
-    def __init__(self, function: Callable[..., Any]):
+    def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
 
 

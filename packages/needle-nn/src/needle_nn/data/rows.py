@@ -19,7 +19,7 @@ from needle_nn.data.fetch import takes_arrays
 class Rows:
     """The arrays of a dataset as NDArrays in the same memory, and which of their rows are the items."""
 
-    def __init__(self, arrays: Sequence[np.ndarray], chosen: np.ndarray | None):
+    def __init__(self, arrays: Sequence[np.ndarray], chosen: np.ndarray | None) -> None:
         self.arrays, self.chosen = arrays, chosen
         self.sources = [nd.from_dlpack(a) for a in arrays]
 

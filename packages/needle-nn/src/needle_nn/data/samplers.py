@@ -22,7 +22,7 @@ class SequentialSampler:
 
     repeatable = True
 
-    def __init__(self, dataset: Sized | int):
+    def __init__(self, dataset: Sized | int) -> None:
         self.dataset = dataset
 
     def indices(self) -> np.ndarray:
@@ -39,7 +39,7 @@ class SequentialSampler:
 class Sampler:
     """The base of samplers: subclasses write `__iter__`, which gives indices, and `__len__`."""
 
-    def __init__(self, data_source: Any = None):
+    def __init__(self, data_source: Any = None) -> None:
         pass
 
     def __class_getitem__(cls, kind: Any) -> type:
@@ -96,7 +96,7 @@ class RandomSampler(_Drawn):
         replacement: bool = False,
         num_samples: int | None = None,
         generator: Any = None,
-    ):
+    ) -> None:
         if type(seed) is bool:  # PyTorch's second argument
             seed, replacement = None, bool(seed)
         seed = seed_of(generator) if seed is None else seed
@@ -130,7 +130,7 @@ class SubsetRandomSampler(_Drawn):
     [2, 4, 7]
     """
 
-    def __init__(self, indices: Any, seed: int | None = None):
+    def __init__(self, indices: Any, seed: int | None = None) -> None:
         self.chosen = np.asarray(list(indices), np.int64)
         self._start(seed)
 
@@ -152,7 +152,7 @@ class WeightedSampler(_Drawn):
     {1, 2}
     """
 
-    def __init__(self, weights: Any, num_samples: int | None = None, seed: int | None = None):
+    def __init__(self, weights: Any, num_samples: int | None = None, seed: int | None = None) -> None:
         w = np.asarray(weights, dtype=np.float64)
         if w.ndim != 1 or not w.size or not np.isfinite(w).all() or (w < 0).any() or w.sum() == 0:
             raise ValueError("WeightedSampler: weights must be a list of finite numbers, none negative, not all 0")
@@ -183,7 +183,7 @@ class WeightedRandomSampler(WeightedSampler):
     [0, 2]
     """
 
-    def __init__(self, weights: Any, num_samples: int, replacement: bool = True, seed: int | None = None):
+    def __init__(self, weights: Any, num_samples: int, replacement: bool = True, seed: int | None = None) -> None:
         super().__init__(weights, num_samples, seed)
         self.replacement = bool(replacement)
         some = int((self.p > 0).sum())
@@ -202,7 +202,7 @@ class BatchSampler:
     [[0, 1], [2, 3], [4]]
     """
 
-    def __init__(self, sampler: Iterable[int], batch_size: int, drop_last: bool = False):
+    def __init__(self, sampler: Iterable[int], batch_size: int, drop_last: bool = False) -> None:
         if isinstance(sampler, type) or not hasattr(sampler, "__iter__"):
             raise TypeError(f"BatchSampler: expected an iterable of indices, got {described(sampler)}")
         check_count("BatchSampler", "batch_size", batch_size, 1)

@@ -75,7 +75,7 @@ class CSVDataset(TableDataset):
 
     def __init__(
         self, path: Any, target: str | None = None, columns: Sequence[str] | None = None, delimiter: str = ","
-    ):
+    ) -> None:
         rows = [row for row in csv.reader(_text(path).splitlines(), delimiter=delimiter) if row]
         what = f"CSVDataset: {path}"
         if len(rows) < 2:
@@ -117,7 +117,7 @@ class ParquetDataset(TableDataset):
     path, target, columns : as for `CSVDataset`
     """
 
-    def __init__(self, path: Any, target: str | None = None, columns: Sequence[str] | None = None):
+    def __init__(self, path: Any, target: str | None = None, columns: Sequence[str] | None = None) -> None:
         table = needs("ParquetDataset", "pyarrow.parquet", "parquet").read_table(path)
         arrays = {name: table.column(name).to_numpy() for name in table.column_names}
         self._fill(f"ParquetDataset: {path}", arrays, columns, target)
@@ -133,7 +133,7 @@ class HuggingFaceDataset(Dataset):
     columns : what items hold, in this order: an item is a tuple. Without, it is a dict of all columns
     """
 
-    def __init__(self, source: Any, split: str = "train", columns: Sequence[str] | None = None):
+    def __init__(self, source: Any, split: str = "train", columns: Sequence[str] | None = None) -> None:
         super().__init__()
         if isinstance(source, str):
             source = needs("HuggingFaceDataset", "datasets", "datasets").load_dataset(source, split=split)

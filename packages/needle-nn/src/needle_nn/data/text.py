@@ -43,7 +43,7 @@ class Corpus:
     max_lines : how many lines of each are read, None for all
     """
 
-    def __init__(self, base_dir: Any, max_lines: int | None = None):
+    def __init__(self, base_dir: Any, max_lines: int | None = None) -> None:
         self.dictionary = Dictionary()
         self.train = self.tokenize(Path(base_dir) / "train.txt", max_lines)
         self.test = self.tokenize(Path(base_dir) / "test.txt", max_lines)
@@ -96,6 +96,6 @@ def get_batch(batches: np.ndarray, i: int, bptt: int, device: Any = None, dtype:
     if not 0 <= i < len(batches) - 1 or bptt < 1:
         raise ValueError(f"get_batch: i={i}, bptt={bptt}: expected 0 <= i < {len(batches) - 1} and bptt of at least 1")
     n = min(bptt, len(batches) - 1 - i)
-    X, y = batches[i : i + n], batches[i + 1 : i + 1 + n].reshape(-1)
-    X, y = (Tensor(part, device=device, dtype=dtype, requires_grad=False) for part in (X, y))
+    parts = batches[i : i + n], batches[i + 1 : i + 1 + n].reshape(-1)
+    X, y = (Tensor(part, device=device, dtype=dtype, requires_grad=False) for part in parts)
     return X, y

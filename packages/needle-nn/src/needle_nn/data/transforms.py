@@ -23,7 +23,7 @@ class Compose(Transform):
     30
     """
 
-    def __init__(self, transforms: Sequence[Callable[[Any], Any]]):
+    def __init__(self, transforms: Sequence[Callable[[Any], Any]]) -> None:
         self.transforms = check_transforms("Compose", transforms) or []
 
     def __call__(self, x: Any) -> Any:
@@ -40,7 +40,7 @@ class RandomFlipHorizontal(Transform):
     array([2, 1, 0])
     """
 
-    def __init__(self, p: float = 0.5):
+    def __init__(self, p: float = 0.5) -> None:
         if not 0 <= p <= 1:
             raise ValueError(f"RandomFlipHorizontal: p must be in [0, 1], got {p}")
         self.p = p
@@ -61,7 +61,7 @@ class RandomCrop(Transform):
            [4, 5, 6]])
     """
 
-    def __init__(self, padding: int = 3):
+    def __init__(self, padding: int = 3) -> None:
         if isinstance(padding, (tuple, list, str)) or padding < 0:
             raise ValueError(f"RandomCrop: padding must not be negative, got {padding!r}")
         self.padding = padding
@@ -83,7 +83,7 @@ class RandomRotation(Transform):
     True
     """
 
-    def __init__(self, degrees: float):
+    def __init__(self, degrees: float) -> None:
         if not 0 <= degrees <= 180:
             raise ValueError(f"RandomRotation: degrees must be in [0, 180], got {degrees}")
         self.degrees = degrees
@@ -101,7 +101,7 @@ class RandomScale(Transform):
     array([0.75, 1.  , 1.  , 0.75])
     """
 
-    def __init__(self, low: float = 0.9, high: float = 1.1):
+    def __init__(self, low: float = 0.9, high: float = 1.1) -> None:
         if not 0 < low <= high < float("inf"):
             raise ValueError(f"RandomScale: expected 0 < low <= high, got low={low}, high={high}")
         self.low, self.high = low, high
@@ -119,7 +119,7 @@ class Normalize(Transform):
     array([0., 2.], dtype=float32)
     """
 
-    def __init__(self, mean: Any, std: Any):
+    def __init__(self, mean: Any, std: Any) -> None:
         self.mean, self.std = np.asarray(mean, dtype=np.float32), np.asarray(std, dtype=np.float32)
         if not (self.std > 0).all():
             raise ValueError(f"Normalize: std must be positive, got {std}")

@@ -14,7 +14,7 @@ class Agreement:
     Ranks that make different calls get the same DistributedError, all of them; MPI would mix the bytes, or wait forever.
     """
 
-    def __init__(self, world: Any, checked: int):
+    def __init__(self, world: Any, checked: int) -> None:
         self.world, self.checked = world, checked
 
     def check(self, what: str) -> None:

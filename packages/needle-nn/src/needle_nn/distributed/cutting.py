@@ -124,7 +124,7 @@ class Cut:
         All ranks go through the graph in the same order, and sends do not wait: no circle of ranks waits for each other.
         """
         rank = self.world.rank
-        values: dict[Tensor, Tensor] = {}
+        values: dict[Any, Any] = {}
         needed, at = graph.needed_by(rank), graph.edges_at()
         token = start = Tensor(0.0, dtype="float32")
         for value in graph.order:
@@ -166,7 +166,7 @@ class Cut:
 class Places:
     """Where the values of a graph are: `of` {value: rank, or None for everywhere}, and the edges between ranks."""
 
-    def __init__(self, output: Tensor, parameters: Mapping[Any, int]):
+    def __init__(self, output: Tensor, parameters: Mapping[Any, int]) -> None:
         if not isinstance(output, Tensor):
             raise TypeError(f"Cut: the function gave {described(output)}, expected a Tensor")
         self.output, self.order = output, find_topo_sort([output])

@@ -20,7 +20,7 @@ class Flat:
     ([1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0], [(2, 2), (3,)])
     """
 
-    def __init__(self, tensors: Sequence[Any], multiple: int = 1, world: Communicator | None = None):
+    def __init__(self, tensors: Sequence[Any], multiple: int = 1, world: Communicator | None = None) -> None:
         self.shapes = [tuple(t.shape) for t in tensors]
         self.sizes = [t.size for t in tensors]
         devices = {t.device for t in tensors}

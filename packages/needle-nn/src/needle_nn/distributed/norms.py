@@ -2,7 +2,9 @@
 
 import needle_ndarray as nd
 from needle import ops
+from needle.autograd import Tensor
 from needle.statistics import follow
+from needle.typing import DeviceLike, DTypeLike
 from needle_nn.distributed.communicator import Communicator
 from needle_nn.distributed.ops import all_reduce
 from needle_nn.distributed.starting import current
@@ -27,11 +29,20 @@ class SyncBatchNorm(BatchNorm1d):
     (4, 3, 5, 5)
     """
 
-    def __init__(self, dim, eps=1e-5, momentum=0.1, device=None, dtype="float32", *, world: Communicator | None = None):
+    def __init__(
+        self,
+        dim: int,
+        eps: float = 1e-05,
+        momentum: float = 0.1,
+        device: DeviceLike = None,
+        dtype: DTypeLike = "float32",
+        *,
+        world: Communicator | None = None,
+    ) -> None:
         super().__init__(dim, eps, momentum, device, dtype)
         self.world = current(world)
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         expect(self, x, "N", self.dim, *x.shape[2:])
         if not self.training:
             return super().forward(x)

@@ -5,6 +5,8 @@ run backward through it. An op communicates once, when it is called, also in laz
 alone cannot compute it again.
 """
 
+from typing import Any
+
 import needle_ndarray as nd
 from needle import NDArray, Tensor, TensorOp
 from needle_nn.checks import described
@@ -18,7 +20,7 @@ class Communication(TensorOp):
     needs = ""
     verb = ""
 
-    def __init__(self, world: Communicator):
+    def __init__(self, world: Communicator) -> None:
         self.world = world
         self.result: NDArray | None = None
 
@@ -49,7 +51,7 @@ class AllReduce(Communication):
 
     verb = "all_reduce"
 
-    def communicate(self, x):
+    def communicate(self, x: Any) -> Any:
         return self.world.all_reduce(x)
 
     def gradient(self, out_grad, node):
@@ -61,11 +63,11 @@ class AllReduceExtreme(Communication):
 
     verb, needs = "all_reduce", "inputs output"
 
-    def __init__(self, world, op):
+    def __init__(self, world: Any, op: str) -> None:
         super().__init__(world)
         self.op = op
 
-    def communicate(self, x):
+    def communicate(self, x: Any) -> Any:
         return self.world.all_reduce(x, self.op)
 
     def gradient(self, out_grad, node):
@@ -78,7 +80,7 @@ class AllGather(Communication):
 
     verb = "all_gather"
 
-    def communicate(self, x):
+    def communicate(self, x: Any) -> Any:
         return self.world.all_gather(x)
 
     def gradient(self, out_grad, node):
@@ -90,7 +92,7 @@ class ReduceScatter(Communication):
 
     verb = "reduce_scatter"
 
-    def communicate(self, x):
+    def communicate(self, x: Any) -> Any:
         return self.world.reduce_scatter(x)
 
     def gradient(self, out_grad, node):
@@ -102,7 +104,7 @@ class AllToAll(Communication):
 
     verb = "all_to_all"
 
-    def communicate(self, x):
+    def communicate(self, x: Any) -> Any:
         return self.world.all_to_all(x)
 
     def gradient(self, out_grad, node):
@@ -114,11 +116,11 @@ class Broadcast(Communication):
 
     verb = "broadcast"
 
-    def __init__(self, world, root):
+    def __init__(self, world: Any, root: int) -> None:
         super().__init__(world)
         self.root = root
 
-    def communicate(self, x):
+    def communicate(self, x: Any) -> Any:
         return self.world.broadcast(x, self.root)
 
     def gradient(self, out_grad, node):
@@ -130,11 +132,11 @@ class Send(Communication):
 
     verb = "send"
 
-    def __init__(self, world, to, tag):
+    def __init__(self, world: Any, to: int, tag: int) -> None:
         super().__init__(world)
         self.to, self.tag = to, tag
 
-    def communicate(self, x):
+    def communicate(self, x: Any) -> Any:
         self.world.send(x, self.to, self.tag)
         return nd.zeros((), x.dtype, x.device)
 
@@ -148,11 +150,11 @@ class Recv(Communication):
 
     verb = "recv"
 
-    def __init__(self, world, like, source, tag):
+    def __init__(self, world: Any, like: Any, source: int, tag: int) -> None:
         super().__init__(world)
         self.shape, self.dtype, self.source, self.tag = like.shape, like.dtype, source, tag
 
-    def communicate(self, x):
+    def communicate(self, x: Any) -> Any:
         return self.world.recv(self.shape, self.dtype, self.source, self.tag).to(x.device)
 
     def gradient(self, out_grad, node):

@@ -59,7 +59,7 @@ class Buckets:
     summed : (params of a bucket, its nodes, parts of the step) -> the sums over all ranks
     """
 
-    def __init__(self, params: Sequence[Tensor], world: Communicator, summed: Callable[..., list[NDArray]]):
+    def __init__(self, params: Sequence[Tensor], world: Communicator, summed: Callable[..., list[NDArray]]) -> None:
         self.params, self.world, self.summed = list(params), world, summed
         self.groups = grouped(self.params)
         self.where = {i: number for number, group in enumerate(self.groups) for i in group}

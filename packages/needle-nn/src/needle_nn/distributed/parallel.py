@@ -95,7 +95,7 @@ def sum_gradients(params: Iterable[Tensor], weight: float = 1.0, world: Communic
     tree.add()
     told = world.all_gather(nd.array([weight, *tree.present().tolist()], "float64")).numpy()
     total = float(sum(told[:, 0].tolist()))
-    tree.finish(world.size, (told[:, 1:] > 0).any(axis=0).tolist())
+    tree.finish(world.size, np.any(told[:, 1:] > 0, axis=0).tolist())
     for p in params:
         if p.grad is not None and total:
             p.grad = Tensor.make_const(p.grad.realize_cached_data() / total)
@@ -118,7 +118,7 @@ class GradientTree:
 
     def __init__(
         self, params: Sequence[Tensor], count: int, world: Communicator | None = None, apart: Communicator | None = None
-    ):
+    ) -> None:
         """apart: other messages of the ranks of `world`, by which gradients travel during backward, within `computing`."""
         self.params, self.count, self.world = list(params), count, world
         rank, size = (world.rank, world.size) if world is not None else (0, 1)

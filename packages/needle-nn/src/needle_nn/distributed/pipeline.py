@@ -39,7 +39,7 @@ class Pipeline:
     [(4, 8), (1, 8), (8, 3), (1, 3)]
     """
 
-    def __init__(self, layers: Any, cuts: Sequence[int] | None = None, world: Communicator | None = None):
+    def __init__(self, layers: Any, cuts: Sequence[int] | None = None, world: Communicator | None = None) -> None:
         self.world, layers = current(world), list(layers)
         rank, size = self.world.rank, self.world.size
         ends = [0, *(cuts if cuts is not None else even_cuts(len(layers), size)), len(layers)]

@@ -57,7 +57,7 @@ def sharded(optimizer: Any, world: Communicator | None = None) -> Any:
 class Sharded(Optimizer):
     """An optimizer of this rank's pieces of the parameters; for what it does not have itself, it stands for that optimizer."""
 
-    def __init__(self, optimizer: Optimizer, world: Communicator):
+    def __init__(self, optimizer: Optimizer, world: Communicator) -> None:
         own = self.__dict__  # assignment is for the numbers of the optimizer
         own["optimizer"], own["world"], own["params"] = optimizer, world, list(optimizer.params)
         own["flat"] = Flat(self.params, world.size, world)

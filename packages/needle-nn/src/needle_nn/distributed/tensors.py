@@ -22,7 +22,7 @@ class Joined(Communication):
 
     verb = "all_reduce"
 
-    def communicate(self, x):
+    def communicate(self, x: Any) -> Any:
         return self.world.all_reduce(x)
 
     def gradient(self, out_grad, node):
@@ -34,7 +34,7 @@ class Spread(TensorTupleOp):
 
     needs = ""
 
-    def __init__(self, world: Communicator, count: int):
+    def __init__(self, world: Communicator, count: int) -> None:
         self.world, self.count = world, count
 
     def compute(self, x):
@@ -55,7 +55,7 @@ def joined(xs: Sequence[Tensor], world: Communicator) -> Tensor:
 class Shards:
     """Which of a layer's shards a rank has: `count` of them in all, `mine` of them here."""
 
-    def __init__(self, what: str, count: int | None, world: Communicator | None):
+    def __init__(self, what: str, count: int | None, world: Communicator | None) -> None:
         self.world = current(world)
         self.count = self.world.size if count is None else check_count(what, "shards", count, 1)
         here, rest = divmod(self.count, self.world.size)
@@ -100,7 +100,7 @@ class ColumnLinear(Module):
     world : the communicator; that of `init()`
     """
 
-    def __init__(self, linear: Linear, shards: int | None = None, world: Communicator | None = None):
+    def __init__(self, linear: Linear, shards: int | None = None, world: Communicator | None = None) -> None:
         super().__init__()
         expect_a(self, "linear", linear, Linear)
         self.shards = Shards("ColumnLinear", shards, world)
@@ -108,7 +108,7 @@ class ColumnLinear(Module):
         self.weights = [piece(linear.weight, slice(None), at) for at in columns]
         self.biases = [piece(linear.bias, slice(None), at) for at in columns] if linear.bias is not None else None
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> list[Tensor]:
         xs = self.shards.spread(x)
         biases: list[Parameter | None] = [*self.biases] if self.biases else [None] * len(xs)
         return [ops.linear(x, w, b) for x, w, b in zip(xs, self.weights, biases, strict=True)]
@@ -133,7 +133,7 @@ class RowLinear(Module):
     (2, 6)
     """
 
-    def __init__(self, linear: Linear, shards: int | None = None, world: Communicator | None = None):
+    def __init__(self, linear: Linear, shards: int | None = None, world: Communicator | None = None) -> None:
         super().__init__()
         expect_a(self, "linear", linear, Linear)
         self.shards = Shards("RowLinear", shards, world)
@@ -141,7 +141,7 @@ class RowLinear(Module):
         self.weights = [piece(linear.weight, at) for at in rows]
         self.bias = linear.bias
 
-    def forward(self, xs):
+    def forward(self, xs: Any) -> Tensor:
         y = self.shards.joined([x @ w for x, w in zip(xs, self.weights, strict=True)])
         return y if self.bias is None else y + self.bias.reshape((1,) * (len(y.shape) - 1) + (-1,))
 
@@ -160,14 +160,14 @@ class RowEmbedding(Module):
     world : the communicator; that of `init()`
     """
 
-    def __init__(self, embedding: Embedding, shards: int | None = None, world: Communicator | None = None):
+    def __init__(self, embedding: Embedding, shards: int | None = None, world: Communicator | None = None) -> None:
         super().__init__()
         expect_a(self, "embedding", embedding, Embedding)
         self.shards = Shards("RowEmbedding", shards, world)
         self.rows = self.shards.cut("RowEmbedding: rows", embedding.num_embeddings)
         self.weights = [piece(embedding.weight, at) for at in self.rows]
 
-    def forward(self, ids):
+    def forward(self, ids: Any) -> Tensor:
         ids = ids if isinstance(ids, Tensor) else Tensor(nd.array(ids, "int64"), requires_grad=False)
         ids, found = ids.detach().astype("int64"), []
         for at, weight in zip(self.rows, self.weights, strict=True):
@@ -191,7 +191,7 @@ class HeadsAttention(Module):
     world : the communicator; that of `init()`
     """
 
-    def __init__(self, layer: AttentionLayer, shards: int | None = None, world: Communicator | None = None):
+    def __init__(self, layer: AttentionLayer, shards: int | None = None, world: Communicator | None = None) -> None:
         super().__init__()
         expect_a(self, "layer", layer, AttentionLayer)
         refuse_dropout(self, layer.attn.dropout)
@@ -204,7 +204,7 @@ class HeadsAttention(Module):
         self.out_projection.shards.cut("HeadsAttention: heads", layer.num_head * layer.dim_head, layer.dim_head)
         self.attn, self.dim_head = layer.attn, layer.dim_head
 
-    def forward(self, q, k=None, v=None):
+    def forward(self, q: Tensor, k: Tensor | None = None, v: Tensor | None = None) -> Tensor:
         given = [q, q if k is None else k, q if v is None else v]
         heads = [
             project(norm(x)) for x, norm, project in zip(given, self.norms, self.projections, strict=True)
@@ -232,7 +232,7 @@ class ShardedLayer(Module):
     (3, 5, 8)
     """
 
-    def __init__(self, layer: TransformerLayer, shards: int | None = None, world: Communicator | None = None):
+    def __init__(self, layer: TransformerLayer, shards: int | None = None, world: Communicator | None = None) -> None:
         super().__init__()
         expect_a(self, "layer", layer, TransformerLayer)
         self.attention = HeadsAttention(layer.attention, shards, world)
@@ -241,7 +241,7 @@ class ShardedLayer(Module):
         refuse_dropout(self, inner)
         self.up, self.down = ColumnLinear(up, shards, world), RowLinear(down, shards, world)
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         x = x + self.dropout(self.attention(x))
         return x + self.dropped(self.down([self.activation(h) for h in self.up(self.norm(x))]))
 

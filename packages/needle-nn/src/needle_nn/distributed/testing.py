@@ -138,7 +138,7 @@ def check_refusals(world: Communicator) -> None:
     """Wrong arguments are refused before anything is sent, so that the ranks are still together afterwards."""
     a, size = nd.ones((2 * world.size + 1,)), world.size
     wrong: list[tuple[type[Exception], Callable[[], object]]] = [
-        (TypeError, lambda: world.all_reduce(np.ones(3))),
+        (TypeError, lambda: world.all_reduce(np.ones(3))),  # type: ignore[arg-type]
         (TypeError, lambda: world.all_reduce(a > 0)),
         (ValueError, lambda: world.all_reduce(a, "mean")),
         (ValueError, lambda: world.broadcast(a, size)),
@@ -169,7 +169,7 @@ def check_refusals(world: Communicator) -> None:
 class Moved(Communicator):
     """Another communicator, to which arrays come on a device, and whose results must be there."""
 
-    def __init__(self, world: Communicator, device: Any):
+    def __init__(self, world: Communicator, device: Any) -> None:
         self.inner, self.device, self.rank, self.size = world, device, world.rank, world.size
 
     def _back(self, y: NDArray) -> NDArray:

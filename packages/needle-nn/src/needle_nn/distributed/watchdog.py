@@ -55,7 +55,7 @@ class Watchdog:
     the time limit.
     """
 
-    def __init__(self, world: Any, control: Any, seconds: float):
+    def __init__(self, world: Any, control: Any, seconds: float) -> None:
         self.world, self.control, self.seconds = world, control, seconds
         self.waiting: dict[int, tuple[str, int, float]] = {}  # thread: what, number of the call, since when
         self.left: dict[int, tuple[int, float]] = {}  # rank: calls after which it left, and when that was heard

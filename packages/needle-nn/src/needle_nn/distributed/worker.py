@@ -6,6 +6,7 @@
 import io
 import os
 import sys
+from typing import Any
 
 #: What launchers tell a process about its number.
 RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
@@ -22,7 +23,7 @@ class Prefixed(io.RawIOBase):
     b'2: loss 0.5\\n2: half a line\\n'
     """
 
-    def __init__(self, fd: int, prefix: bytes):
+    def __init__(self, fd: int, prefix: bytes) -> None:
         self.fd, self.prefix, self.held = fd, prefix, b""
 
     def writable(self) -> bool:
@@ -31,7 +32,7 @@ class Prefixed(io.RawIOBase):
     def fileno(self) -> int:
         return self.fd
 
-    def write(self, given) -> int:
+    def write(self, given: Any) -> int:
         text = bytes(given)
         *lines, self.held = (self.held + text).splitlines(keepends=True) + [b""]
         if lines and not lines[-1].endswith((b"\n", b"\r")):

@@ -31,7 +31,7 @@ class KVCache:
     ((1, 2, 4, 4), 4, None)
     """
 
-    def __init__(self, layers: int, capacity: int, padding: Sequence[int] | None = None):
+    def __init__(self, layers: int, capacity: int, padding: Sequence[int] | None = None) -> None:
         if layers < 1 or capacity < 1:
             raise ValueError(f"KVCache: {layers} layers, capacity {capacity}: expected 1 or more")
         self.capacity, self.length = capacity, 0

@@ -25,7 +25,7 @@ class Decoding:
         always the last `context` tokens are seen; these are computed anew for each token then, with more for every `slide`-th only.
     """
 
-    def __init__(self, model: Any, prompts: Iterable[Any], room: int = 256, slide: int = 1):
+    def __init__(self, model: Any, prompts: Iterable[Any], room: int = 256, slide: int = 1) -> None:
         self.model, self.room = model, check_count("Decoding", "room", room, 0)
         self.slide = check_count("Decoding", "slide", slide, 1)
         if self.slide > model.context:

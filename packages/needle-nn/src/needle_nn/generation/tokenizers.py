@@ -39,7 +39,7 @@ class ByteTokenizer:
 class BPETokenizer:
     """Byte-pair encoding as a tokenizer.json says, by the library of the extra `tokenizers`."""
 
-    def __init__(self, path: str | os.PathLike):
+    def __init__(self, path: str | os.PathLike) -> None:
         try:
             from tokenizers import Tokenizer as Library
         except ImportError:
@@ -70,7 +70,7 @@ class TokenText:
     ['a', '', 'é']
     """
 
-    def __init__(self, tokenizer: Tokenizer):
+    def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
         self.ids: list[int] = []
         self.read = self.whole = 0  # ids from `read` on are decoded; those up to `whole` end with a whole character

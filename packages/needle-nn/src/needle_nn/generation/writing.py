@@ -16,7 +16,7 @@ class UpToStop:
     (['one ', 'EN two ', ''], True)
     """
 
-    def __init__(self, stop: Iterable[str] = ()):
+    def __init__(self, stop: Iterable[str] = ()) -> None:
         self.stop = list(stop)
         if isinstance(stop, str) or not all(isinstance(text, str) and text for text in self.stop):
             raise ValueError(f"stop strings: expected a list of texts that are not empty, got {stop!r:.60}")
@@ -62,7 +62,9 @@ class Writer:
     True
     """
 
-    def __init__(self, model: Any, tokenizer: Tokenizer, begin: Sequence[int] = (), stop_ids: Iterable[int] = ()):
+    def __init__(
+        self, model: Any, tokenizer: Tokenizer, begin: Sequence[int] = (), stop_ids: Iterable[int] = ()
+    ) -> None:
         self.model, self.tokenizer = model, tokenizer
         self.begin, self.stop_ids = list(begin), frozenset(map(int, stop_ids))
 

@@ -38,7 +38,7 @@ def library(path: Path) -> ctypes.CDLL:
 class Guarded:
     """An array of floats within guard zones: a store into them is found afterwards, a load gives NaN or -1.25e30."""
 
-    def __init__(self, name: str, values: np.ndarray, inner: float | None = None):
+    def __init__(self, name: str, values: np.ndarray, inner: float | None = None) -> None:
         self.name, self.shape, self.size = name, values.shape, values.size
         self.memory = np.full(values.size + 2 * GUARD, PATTERN, np.float32)
         self.memory[GUARD : GUARD + self.size] = values.ravel() if inner is None else inner

@@ -42,7 +42,7 @@ class Checks:
 class Student:
     """The student's file: the names it defines, and where it lies."""
 
-    def __init__(self, path: Path, names: dict[str, Any]):
+    def __init__(self, path: Path, names: dict[str, Any]) -> None:
         self.path, self._names = path, names
 
     def __getattr__(self, name: str) -> Any:

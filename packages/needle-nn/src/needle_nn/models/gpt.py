@@ -1,9 +1,12 @@
 """A small GPT: predict the next token from all before it."""
 
+from typing import Any
+
 import numpy as np
 
 from needle import ops
 from needle.autograd import Tensor
+from needle.typing import DeviceLike, DTypeLike
 from needle_nn import nn
 from needle_nn.generation import Sampling, stream
 from needle_nn.models.heads import attend, last_only, merge_heads
@@ -12,11 +15,18 @@ from needle_nn.models.heads import attend, last_only, merge_heads
 class Block(nn.Module):
     """x = x + W_out attention(norm(x) W_qkv);  y = x + W2 gelu(W1 norm(x)): (B, T, C)"""
 
-    def __init__(self, embedding_size, num_head, dropout=0.0, device=None, dtype="float32"):
+    def __init__(
+        self,
+        embedding_size: int,
+        num_head: int,
+        dropout: float = 0.0,
+        device: DeviceLike = None,
+        dtype: DTypeLike = "float32",
+    ) -> None:
         super().__init__()
         if embedding_size % num_head:
             raise ValueError(f"GPT: embedding_size {embedding_size} does not make {num_head} heads")
-        made = {"device": device, "dtype": dtype}
+        made: dict[str, Any] = {"device": device, "dtype": dtype}
         self.num_head = num_head
         self.norm = nn.LayerNorm1d(embedding_size, **made)
         self.qkv = nn.Linear(embedding_size, 3 * embedding_size, **made)
@@ -31,7 +41,7 @@ class Block(nn.Module):
             nn.Dropout(dropout),
         )
 
-    def forward(self, x, cache=None, layer=0):
+    def forward(self, x: Tensor, cache: Any = None, layer: int = 0) -> Tensor:
         b, t, c = x.shape
         heads = self.qkv(self.norm(x)).reshape((b, t, 3, self.num_head, c // self.num_head))
         q, k, v = ops.Split(0)(heads.permute((2, 0, 3, 1, 4))).tuple()  # (3, B, H, T, D) -> 3 (B, H, T, D)
@@ -60,18 +70,18 @@ class GPT(nn.Module):
 
     def __init__(
         self,
-        vocab_size,
-        context=64,
-        embedding_size=64,
-        num_layers=4,
-        num_head=4,
-        dropout=0.0,
-        tied=True,
-        device=None,
-        dtype="float32",
-    ):
+        vocab_size: int,
+        context: int = 64,
+        embedding_size: int = 64,
+        num_layers: int = 4,
+        num_head: int = 4,
+        dropout: float = 0.0,
+        tied: bool = True,
+        device: DeviceLike = None,
+        dtype: DTypeLike = "float32",
+    ) -> None:
         super().__init__()
-        made = {"device": device, "dtype": dtype}
+        made: dict[str, Any] = {"device": device, "dtype": dtype}
         self.vocab_size, self.context, self.num_layers = vocab_size, context, num_layers
         self.tokens = nn.Embedding(vocab_size, embedding_size, **made)
         self.positions = nn.Embedding(context, embedding_size, **made)
@@ -82,7 +92,7 @@ class GPT(nn.Module):
         self.norm = nn.LayerNorm1d(embedding_size, **made)
         self.head = None if tied else nn.Linear(embedding_size, vocab_size, bias=False, **made)
 
-    def forward(self, ids, cache=None, last=False):
+    def forward(self, ids: Any, cache: Any = None, last: bool = False) -> Tensor:
         x = self.tokens(ids)
         before = 0 if cache is None else cache.length
         if x.ndim != 3 or before + x.shape[1] > self.context:
@@ -96,7 +106,15 @@ class GPT(nn.Module):
         x = self.norm(last_only(x) if last else x)
         return x @ self.tokens.weight.transpose() if self.head is None else self.head(x)
 
-    def generate(self, prompt_ids, n, temperature=1.0, top_k=None, seed=None, **how) -> np.ndarray:
+    def generate(
+        self,
+        prompt_ids: Any,
+        n: int,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        seed: int | None = None,
+        **how: Any,
+    ) -> np.ndarray:
         """The prompt, (T,) or (B, T), and n tokens drawn after it; the model sees the last `context` of them.
 
         Parameters

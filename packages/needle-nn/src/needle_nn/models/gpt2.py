@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from needle import compat, init, ops
+from needle.autograd import Tensor
+from needle.typing import DeviceLike, DTypeLike
 from needle_nn import nn
 from needle_nn.interop import Pair, register
 from needle_nn.models.configuration import expect_settings, number
@@ -23,7 +25,7 @@ ACTIVATIONS = {"gelu_new": gelu_tanh, "gelu_pytorch_tanh": gelu_tanh, "gelu": op
 class Conv1D(nn.Linear):
     """y = x W + b, W of shape (in_features, out_features) in files, too, as the first GPT-2 had it"""
 
-    def __init__(self, *args, **made):
+    def __init__(self, *args: Any, **made: Any) -> None:
         with compat("needle"):  # these axes within compat("torch"), too
             super().__init__(*args, **made)
 
@@ -38,15 +40,15 @@ def _conv1d(module: Conv1D) -> Iterator[Pair]:
 class Attention(nn.Module):
     """q, k, v = x W + b; y = attention(q, k, v) W' + b', causal, in heads side by side: (B, T, C) -> (B, T, C)"""
 
-    def __init__(self, features, num_head, dropout, device, dtype):
+    def __init__(self, features: int, num_head: int, dropout: float, device: DeviceLike, dtype: DTypeLike) -> None:
         super().__init__()
-        made = {"device": device, "dtype": dtype}
+        made: dict[str, Any] = {"device": device, "dtype": dtype}
         self.num_head = num_head
         self.c_attn = Conv1D(features, 3 * features, **made)
         self.c_proj = Conv1D(features, features, **made)
         self.attn_dropout, self.resid_dropout = nn.Dropout(dropout), nn.Dropout(dropout)
 
-    def forward(self, x, cache=None, layer=0):
+    def forward(self, x: Tensor, cache: Any = None, layer: int = 0) -> Tensor:
         b, t, c = x.shape
         heads = self.c_attn(x).reshape((b, t, 3, self.num_head, c // self.num_head)).permute((2, 0, 3, 1, 4))
         q, k, v = ops.Split(0)(heads).tuple()  # (3, B, H, T, D) -> 3 (B, H, T, D)
@@ -56,29 +58,41 @@ class Attention(nn.Module):
 class MLP(nn.Module):
     """y = gelu(x W + b) W' + b': (B, T, C) -> (B, T, C)"""
 
-    def __init__(self, features, hidden, activation, dropout, device, dtype):
+    def __init__(
+        self, features: int, hidden: int, activation: str, dropout: float, device: DeviceLike, dtype: DTypeLike
+    ) -> None:
         super().__init__()
         self.activation = activation
         self.c_fc = Conv1D(features, hidden, device=device, dtype=dtype)
         self.c_proj = Conv1D(hidden, features, device=device, dtype=dtype)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         return self.dropout(self.c_proj(ACTIVATIONS[self.activation](self.c_fc(x))))
 
 
 class Block(nn.Module):
     """x = x + attention(norm(x));  y = x + mlp(norm(x))"""
 
-    def __init__(self, features, num_head, hidden, activation, dropout, eps, device, dtype):
+    def __init__(
+        self,
+        features: int,
+        num_head: int,
+        hidden: int,
+        activation: str,
+        dropout: float,
+        eps: float,
+        device: DeviceLike,
+        dtype: DTypeLike,
+    ) -> None:
         super().__init__()
-        made = {"device": device, "dtype": dtype}
+        made: dict[str, Any] = {"device": device, "dtype": dtype}
         self.ln_1 = nn.LayerNorm1d(features, eps, **made)
         self.attn = Attention(features, num_head, dropout, **made)
         self.ln_2 = nn.LayerNorm1d(features, eps, **made)
         self.mlp = MLP(features, hidden, activation, dropout, **made)
 
-    def forward(self, x, cache=None, layer=0):
+    def forward(self, x: Tensor, cache: Any = None, layer: int = 0) -> Tensor:
         x = x + self.attn(self.ln_1(x), cache, layer)
         return x + self.mlp(self.ln_2(x))
 
@@ -86,16 +100,27 @@ class Block(nn.Module):
 class Body(nn.Module):
     """Tokens and learned positions through the blocks, and a norm: ids (B, T) -> (B, T, C)"""
 
-    def __init__(self, vocab_size, context, features, num_layers, dropout, eps, block, device, dtype):
+    def __init__(
+        self,
+        vocab_size: int,
+        context: int,
+        features: int,
+        num_layers: int,
+        dropout: float,
+        eps: float,
+        block: Any,
+        device: DeviceLike,
+        dtype: DTypeLike,
+    ) -> None:
         super().__init__()
-        made = {"device": device, "dtype": dtype}
+        made: dict[str, Any] = {"device": device, "dtype": dtype}
         self.wte = nn.Embedding(vocab_size, features, **made)
         self.wpe = nn.Embedding(context, features, **made)
         self.drop = nn.Dropout(dropout)
         self.h = [Block(features, **block, dropout=dropout, eps=eps, **made) for _ in range(num_layers)]
         self.ln_f = nn.LayerNorm1d(features, eps, **made)
 
-    def forward(self, ids, cache=None):
+    def forward(self, ids: Any, cache: Any = None) -> Tensor:
         t = ids.shape[1]
         at = slice(0, t) if cache is None else cache.positions(t)
         x = self.wte(ids) + (self.wpe.weight[at] if isinstance(at, slice) else self.wpe(at))
@@ -127,26 +152,26 @@ class GPT2(nn.Module):
 
     def __init__(
         self,
-        vocab_size=50257,
-        context=1024,
-        embedding_size=768,
-        num_layers=12,
-        num_head=12,
-        hidden_size=None,
-        activation="gelu_new",
-        dropout=0.0,
-        eps=1e-5,
-        tied=True,
-        device=None,
-        dtype="float32",
-    ):
+        vocab_size: int = 50257,
+        context: int = 1024,
+        embedding_size: int = 768,
+        num_layers: int = 12,
+        num_head: int = 12,
+        hidden_size: int | None = None,
+        activation: str = "gelu_new",
+        dropout: float = 0.0,
+        eps: float = 1e-05,
+        tied: bool = True,
+        device: DeviceLike = None,
+        dtype: DTypeLike = "float32",
+    ) -> None:
         super().__init__()
         if num_head < 1 or embedding_size % num_head:
             raise ValueError(f"GPT2: embedding_size {embedding_size} does not make {num_head} heads")
         if activation not in ACTIVATIONS:
             raise ValueError(f"GPT2: activation {activation!r}: expected one of {', '.join(ACTIVATIONS)}")
         self.vocab_size, self.context, self.num_layers = vocab_size, context, num_layers
-        made = {"device": device, "dtype": dtype}
+        made: dict[str, Any] = {"device": device, "dtype": dtype}
         block = {"num_head": num_head, "hidden": hidden_size or 4 * embedding_size, "activation": activation}
         with init.without_draws():
             self.transformer = Body(vocab_size, context, embedding_size, num_layers, dropout, eps, block, **made)
@@ -161,7 +186,7 @@ class GPT2(nn.Module):
                 std = 0.02 / math.sqrt(2 * self.num_layers) if "c_proj" in name else 0.02
                 p.data = init.randn(*p.shape, std=std, **made)
 
-    def forward(self, ids, cache=None, last=False):
+    def forward(self, ids: Any, cache: Any = None, last: bool = False) -> Tensor:
         ids = ids_of(self, ids, self.context, cache)
         x = self.transformer(ids, cache)
         if cache is not None:

@@ -1,5 +1,9 @@
 """Predict the next word: embedding, a sequence model, a linear map to the vocabulary."""
 
+from typing import Any
+
+from needle.autograd import Tensor
+from needle.typing import DeviceLike, DTypeLike
 from needle_nn import nn
 
 
@@ -22,21 +26,21 @@ class LanguageModel(nn.Module):
 
     def __init__(
         self,
-        embedding_size,
-        output_size,
-        hidden_size,
-        num_layers=1,
-        seq_model="rnn",
-        seq_len=40,
-        device=None,
-        dtype="float32",
+        embedding_size: int,
+        output_size: Any,
+        hidden_size: int,
+        num_layers: int = 1,
+        seq_model: str = "rnn",
+        seq_len: int = 40,
+        device: DeviceLike = None,
+        dtype: DTypeLike = "float32",
         *,
-        num_head=8,
-        dim_head=32,
-        dropout=0.0,
-    ):
+        num_head: int = 8,
+        dim_head: int = 32,
+        dropout: float = 0.0,
+    ) -> None:
         super().__init__()
-        made = {"device": device, "dtype": dtype}
+        made: dict[str, Any] = {"device": device, "dtype": dtype}
         recurrent = {"rnn": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}
         if seq_model not in (*recurrent, "transformer"):
             raise ValueError(f"LanguageModel: seq_model {seq_model!r}: expected rnn, lstm, gru or transformer")
@@ -52,6 +56,6 @@ class LanguageModel(nn.Module):
             self.seq_model = recurrent[seq_model](embedding_size, hidden_size, num_layers, **made)
             self.linear = nn.Linear(hidden_size, output_size, **made)
 
-    def forward(self, x, h=None):
+    def forward(self, x: Tensor, h: Any = None) -> Any:
         y, h = self.seq_model(self.embedding(x), h)  # (T, B, hidden)
         return self.linear(y.reshape((-1, y.shape[-1]))), h

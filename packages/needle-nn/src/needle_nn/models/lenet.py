@@ -1,5 +1,8 @@
 """LeNet-5 for square images of digits."""
 
+from typing import Any
+
+from needle.typing import DeviceLike, DTypeLike
 from needle_nn import nn
 
 
@@ -11,10 +14,17 @@ class LeNet(nn.Sequential):
     (2, 10)
     """
 
-    def __init__(self, in_size=28, in_channels=1, num_classes=10, device=None, dtype="float32"):
+    def __init__(
+        self,
+        in_size: int = 28,
+        in_channels: int = 1,
+        num_classes: int = 10,
+        device: DeviceLike = None,
+        dtype: DTypeLike = "float32",
+    ) -> None:
         if in_size < 4:
             raise ValueError(f"LeNet: in_size {in_size}: expected 4 or more, it is halved twice")
-        made = {"device": device, "dtype": dtype}
+        made: dict[str, Any] = {"device": device, "dtype": dtype}
         super().__init__(
             nn.Conv(in_channels, 6, 5, **made),
             nn.ReLU(),

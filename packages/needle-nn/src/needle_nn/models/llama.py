@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from needle import Tensor, init, ops
+from needle.typing import DeviceLike, DTypeLike
 from needle_nn import nn
 from needle_nn.interop import Pair, register
 from needle_nn.models.configuration import expect_settings, number
@@ -22,7 +23,7 @@ class Rotation:
     scaling : Llama 3's rope_scaling: slow turns are made slower by `factor`, fast ones stay, and those between are mixed
     """
 
-    def __init__(self, width: int, theta: float, scaling: Mapping[str, Any] | None = None):
+    def __init__(self, width: int, theta: float, scaling: Mapping[str, Any] | None = None) -> None:
         # In float32 as the models were trained: at position 1000 an angle in float64 differs by 1e-5.
         self.frequencies = 1 / np.float32(theta) ** (np.arange(0, width, 2, dtype=np.float32) / np.float32(width))
         if scaling is not None:
@@ -38,7 +39,7 @@ class Rotation:
         """cos and sin of the angles at positions (T,) or (B, T): (T, D/2) or (B, 1, T, D/2)."""
         angles = np.asarray(positions, np.float32)[..., None] * self.frequencies
         angles = angles if angles.ndim == 2 else angles[:, None]
-        made = {"device": like.device, "dtype": str(like.dtype), "requires_grad": False}
+        made: dict[str, Any] = {"device": like.device, "dtype": str(like.dtype), "requires_grad": False}
         return Tensor(np.cos(angles), **made), Tensor(np.sin(angles), **made)
 
 
@@ -53,16 +54,25 @@ def rotate(x: Any, rotation: tuple[Any, Any]) -> Any:
 class Attention(nn.Module):
     """Heads of rotated queries attend to fewer heads of keys and values, each for a group: (B, T, C) -> (B, T, C)"""
 
-    def __init__(self, features, num_head, num_groups, dim_head, bias, device, dtype):
+    def __init__(
+        self,
+        features: int,
+        num_head: int,
+        num_groups: int,
+        dim_head: int,
+        bias: bool,
+        device: DeviceLike,
+        dtype: DTypeLike,
+    ) -> None:
         super().__init__()
-        made = {"bias": bias, "device": device, "dtype": dtype}
+        made: dict[str, Any] = {"bias": bias, "device": device, "dtype": dtype}
         self.num_head, self.num_groups = num_head, num_groups
         self.q_proj = nn.Linear(features, num_head * dim_head, **made)
         self.k_proj = nn.Linear(features, num_groups * dim_head, **made)
         self.v_proj = nn.Linear(features, num_groups * dim_head, **made)
         self.o_proj = nn.Linear(num_head * dim_head, features, **made)
 
-    def forward(self, x, rotation, cache=None, layer=0):
+    def forward(self, x: Tensor, rotation: Any, cache: Any = None, layer: int = 0) -> Tensor:
         q = rotate(split_heads(self.q_proj(x), self.num_head), rotation)
         k = rotate(split_heads(self.k_proj(x), self.num_groups), rotation)
         v = split_heads(self.v_proj(x), self.num_groups)
@@ -72,29 +82,31 @@ class Attention(nn.Module):
 class MLP(nn.Module):
     """y = (silu(x G) * (x U)) D: (B, T, C) -> (B, T, C)"""
 
-    def __init__(self, features, hidden, bias, device, dtype):
+    def __init__(self, features: int, hidden: int, bias: bool, device: DeviceLike, dtype: DTypeLike) -> None:
         super().__init__()
-        made = {"bias": bias, "device": device, "dtype": dtype}
+        made: dict[str, Any] = {"bias": bias, "device": device, "dtype": dtype}
         self.gate_proj = nn.Linear(features, hidden, **made)
         self.up_proj = nn.Linear(features, hidden, **made)
         self.down_proj = nn.Linear(hidden, features, **made)
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         return self.down_proj(ops.silu(self.gate_proj(x)) * self.up_proj(x))
 
 
 class Block(nn.Module):
     """x = x + attention(norm(x));  y = x + mlp(norm(x))"""
 
-    def __init__(self, features, hidden, heads, biases, eps, device, dtype):
+    def __init__(
+        self, features: int, hidden: int, heads: Any, biases: Any, eps: float, device: DeviceLike, dtype: DTypeLike
+    ) -> None:
         super().__init__()
-        made = {"device": device, "dtype": dtype}
+        made: dict[str, Any] = {"device": device, "dtype": dtype}
         self.input_layernorm = nn.RMSNorm(features, eps, **made)
         self.self_attn = Attention(features, **heads, bias=biases[0], **made)
         self.post_attention_layernorm = nn.RMSNorm(features, eps, **made)
         self.mlp = MLP(features, hidden, biases[1], **made)
 
-    def forward(self, x, rotation, cache=None, layer=0):
+    def forward(self, x: Tensor, rotation: Any, cache: Any = None, layer: int = 0) -> Tensor:
         x = x + self.self_attn(self.input_layernorm(x), rotation, cache, layer)
         return x + self.mlp(self.post_attention_layernorm(x))
 
@@ -102,15 +114,25 @@ class Block(nn.Module):
 class Body(nn.Module):
     """Tokens through the blocks: ids (B, T) -> (B, T, C)"""
 
-    def __init__(self, vocab_size, features, num_layers, rotation, eps, block, device, dtype):
+    def __init__(
+        self,
+        vocab_size: int,
+        features: int,
+        num_layers: int,
+        rotation: Any,
+        eps: float,
+        block: Any,
+        device: DeviceLike,
+        dtype: DTypeLike,
+    ) -> None:
         super().__init__()
-        made = {"device": device, "dtype": dtype}
+        made: dict[str, Any] = {"device": device, "dtype": dtype}
         self.embed_tokens = nn.Embedding(vocab_size, features, **made)
         self.layers = [Block(features, **block, eps=eps, **made) for _ in range(num_layers)]
         self.norm = nn.RMSNorm(features, eps, **made)
         self._rotation = rotation
 
-    def forward(self, ids, cache=None):
+    def forward(self, ids: Any, cache: Any = None) -> Tensor:
         x = self.embed_tokens(ids)
         t = ids.shape[1]
         at = slice(0, t) if cache is None else cache.positions(t)
@@ -141,23 +163,23 @@ class Llama(nn.Module):
 
     def __init__(
         self,
-        vocab_size=32000,
-        context=2048,
-        embedding_size=4096,
-        hidden_size=11008,
-        num_layers=32,
-        num_head=32,
-        num_groups=None,
-        dim_head=None,
-        theta=10000.0,
-        scaling=None,
-        eps=1e-6,
-        attention_bias=False,
-        mlp_bias=False,
-        tied=False,
-        device=None,
-        dtype="float32",
-    ):
+        vocab_size: int = 32000,
+        context: int = 2048,
+        embedding_size: int = 4096,
+        hidden_size: int = 11008,
+        num_layers: int = 32,
+        num_head: int = 32,
+        num_groups: int | None = None,
+        dim_head: int | None = None,
+        theta: float = 10000.0,
+        scaling: Any = None,
+        eps: float = 1e-06,
+        attention_bias: bool = False,
+        mlp_bias: bool = False,
+        tied: bool = False,
+        device: DeviceLike = None,
+        dtype: DTypeLike = "float32",
+    ) -> None:
         super().__init__()
         num_groups = num_head if num_groups is None else num_groups
         if num_groups < 1 or num_head % num_groups or (dim_head is None and embedding_size % num_head):
@@ -168,7 +190,7 @@ class Llama(nn.Module):
         if dim_head % 2:
             raise ValueError(f"Llama: dim_head {dim_head}: expected an even number, pairs are rotated")
         self.vocab_size, self.context, self.num_layers = vocab_size, context, num_layers
-        made = {"device": device, "dtype": dtype}
+        made: dict[str, Any] = {"device": device, "dtype": dtype}
         heads = {"num_head": num_head, "num_groups": num_groups, "dim_head": dim_head}
         block = {"hidden": hidden_size, "heads": heads, "biases": (attention_bias, mlp_bias)}
         with init.without_draws():
@@ -180,7 +202,7 @@ class Llama(nn.Module):
                 if p.ndim == 2 and p.shape[0] > 1:
                     p.data = init.randn(*p.shape, std=0.02, **made)
 
-    def forward(self, ids, cache=None, last=False):
+    def forward(self, ids: Any, cache: Any = None, last: bool = False) -> Tensor:
         ids = ids_of(self, ids, self.context, cache)
         x = self.model(ids, cache)
         if cache is not None:

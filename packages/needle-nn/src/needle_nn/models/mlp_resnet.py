@@ -1,15 +1,25 @@
 """A residual multi-layer perceptron."""
 
 from functools import partial
+from typing import Any
 
+from needle.typing import DeviceLike, DTypeLike
 from needle_nn import nn
 
 
 class ResidualBlock(nn.Sequential):
     """y = relu(x + norm(W2 dropout(relu(norm(W1 x))))): (N, dim) -> (N, dim), hidden_dim wide inside"""
 
-    def __init__(self, dim, hidden_dim, norm=nn.BatchNorm1d, drop_prob=0.1, device=None, dtype="float32"):
-        made = {"device": device, "dtype": dtype}
+    def __init__(
+        self,
+        dim: int,
+        hidden_dim: int,
+        norm: Any = nn.BatchNorm1d,
+        drop_prob: float = 0.1,
+        device: DeviceLike = None,
+        dtype: DTypeLike = "float32",
+    ) -> None:
+        made: dict[str, Any] = {"device": device, "dtype": dtype}
         plain = device is None and dtype == "float32"  # a norm of the user's own may take its size only
         sized = norm if plain else partial(norm, **made)
         inner = nn.Sequential(
@@ -39,16 +49,16 @@ class MLPResNet(nn.Sequential):
 
     def __init__(
         self,
-        dim,
-        hidden_dim=100,
-        num_blocks=3,
-        num_classes=10,
-        norm=nn.BatchNorm1d,
-        drop_prob=0.1,
-        device=None,
-        dtype="float32",
-    ):
-        made = {"device": device, "dtype": dtype}
+        dim: int,
+        hidden_dim: int = 100,
+        num_blocks: int = 3,
+        num_classes: int = 10,
+        norm: Any = nn.BatchNorm1d,
+        drop_prob: float = 0.1,
+        device: DeviceLike = None,
+        dtype: DTypeLike = "float32",
+    ) -> None:
+        made: dict[str, Any] = {"device": device, "dtype": dtype}
         super().__init__(
             nn.Linear(dim, hidden_dim, **made),
             nn.ReLU(),

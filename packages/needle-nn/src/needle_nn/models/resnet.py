@@ -11,6 +11,8 @@
 from typing import Any, ClassVar
 
 from needle import ops
+from needle.autograd import Tensor
+from needle.typing import DeviceLike, DTypeLike, Pair
 from needle_nn import nn
 
 
@@ -19,16 +21,18 @@ class BasicBlock(nn.Module):
 
     expansion: ClassVar[int] = 1
 
-    def __init__(self, in_channels, channels, stride, downsample, device, dtype):
+    def __init__(
+        self, in_channels: int, channels: int, stride: Pair, downsample: Any, device: DeviceLike, dtype: DTypeLike
+    ) -> None:
         super().__init__()
-        made = {"device": device, "dtype": dtype}
+        made: dict[str, Any] = {"device": device, "dtype": dtype}
         self.conv1 = nn.Conv2d(in_channels, channels, 3, stride, 1, bias=False, **made)
         self.bn1 = nn.BatchNorm2d(channels, **made)
         self.conv2 = nn.Conv2d(channels, channels, 3, 1, 1, bias=False, **made)
         self.bn2 = nn.BatchNorm2d(channels, **made)
         self.downsample = downsample
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         y = self.bn2(self.conv2(ops.relu(self.bn1(self.conv1(x)))))
         return ops.relu(y + (x if self.downsample is None else self.downsample(x)))
 
@@ -38,9 +42,11 @@ class Bottleneck(nn.Module):
 
     expansion: ClassVar[int] = 4
 
-    def __init__(self, in_channels, channels, stride, downsample, device, dtype):
+    def __init__(
+        self, in_channels: int, channels: int, stride: Pair, downsample: Any, device: DeviceLike, dtype: DTypeLike
+    ) -> None:
         super().__init__()
-        made = {"device": device, "dtype": dtype}
+        made: dict[str, Any] = {"device": device, "dtype": dtype}
         self.conv1 = nn.Conv2d(in_channels, channels, 1, bias=False, **made)
         self.bn1 = nn.BatchNorm2d(channels, **made)
         self.conv2 = nn.Conv2d(channels, channels, 3, stride, 1, bias=False, **made)
@@ -49,7 +55,7 @@ class Bottleneck(nn.Module):
         self.bn3 = nn.BatchNorm2d(4 * channels, **made)
         self.downsample = downsample
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         y = ops.relu(self.bn1(self.conv1(x)))
         y = self.bn3(self.conv3(ops.relu(self.bn2(self.conv2(y)))))
         return ops.relu(y + (x if self.downsample is None else self.downsample(x)))
@@ -65,9 +71,18 @@ class ResNet(nn.Module):
     width : channels of the first blocks
     """
 
-    def __init__(self, block, layers, num_classes=1000, in_channels=3, width=64, device=None, dtype="float32"):
+    def __init__(
+        self,
+        block: Any,
+        layers: Any,
+        num_classes: int = 1000,
+        in_channels: int = 3,
+        width: int = 64,
+        device: DeviceLike = None,
+        dtype: DTypeLike = "float32",
+    ) -> None:
         super().__init__()
-        made = {"device": device, "dtype": dtype}
+        made: dict[str, Any] = {"device": device, "dtype": dtype}
         if len(layers) != 4:
             raise ValueError(f"ResNet: layers {layers!r}: expected four numbers")
         self.conv1 = nn.Conv2d(in_channels, width, 7, 2, 3, bias=False, **made)
@@ -79,7 +94,7 @@ class ResNet(nn.Module):
         self.layer4 = _blocks(block, 4 * width * block.expansion, 8 * width, layers[3], 2, made)
         self.fc = nn.Linear(8 * width * block.expansion, num_classes, **made)
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         x = self.maxpool(ops.relu(self.bn1(self.conv1(x))))
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
         return self.fc(x.mean((2, 3)))

@@ -1,13 +1,24 @@
 """A residual network of nine convolutions' depth for 32 x 32 images."""
 
+from typing import Any
+
+from needle.typing import DeviceLike, DTypeLike, Pair
 from needle_nn import nn
 
 
 class ConvBN(nn.Sequential):
     """y = relu(batch_norm(conv(x)))"""
 
-    def __init__(self, in_channels, out_channels, kernel_size, stride, device=None, dtype="float32"):
-        made = {"device": device, "dtype": dtype}
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Pair,
+        stride: Pair,
+        device: DeviceLike = None,
+        dtype: DTypeLike = "float32",
+    ) -> None:
+        made: dict[str, Any] = {"device": device, "dtype": dtype}
         super().__init__(
             nn.Conv(in_channels, out_channels, kernel_size, stride, **made),
             nn.BatchNorm2d(out_channels, **made),
@@ -23,8 +34,8 @@ class ResNet9(nn.Sequential):
     (2, 10)
     """
 
-    def __init__(self, device=None, dtype="float32"):
-        made = {"device": device, "dtype": dtype}
+    def __init__(self, device: DeviceLike = None, dtype: DTypeLike = "float32") -> None:
+        made: dict[str, Any] = {"device": device, "dtype": dtype}
         super().__init__(
             ConvBN(3, 16, 7, 4, **made),
             ConvBN(16, 32, 3, 2, **made),

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from needle import init, ops
+from needle.autograd import Tensor
+from needle.typing import DeviceLike, DTypeLike
 from needle_nn import nn
 from needle_nn.interop import Pair, register
 from needle_nn.models.heads import merge_heads, split_heads
@@ -19,13 +21,13 @@ from needle_nn.nn.module import expect
 class SelfAttention(nn.Module):
     """q, k, v = x W + b; y = attention(q, k, v) W' + b' over all places: (B, T, C) -> (B, T, C)"""
 
-    def __init__(self, features, num_head, device, dtype):
+    def __init__(self, features: int, num_head: int, device: DeviceLike, dtype: DTypeLike) -> None:
         super().__init__()
         self.num_head = num_head
         self.in_proj = nn.Linear(features, 3 * features, device=device, dtype=dtype)
         self.out_proj = nn.Linear(features, features, device=device, dtype=dtype)
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         c = x.shape[-1]
         both = self.in_proj(x)
         q, k, v = (split_heads(both[..., i * c : (i + 1) * c], self.num_head) for i in range(3))
@@ -41,9 +43,11 @@ def _self_attention(module: SelfAttention) -> Iterator[Pair]:
 class Block(nn.Module):
     """x = x + attention(norm(x));  y = x + W2 gelu(W1 norm(x)): (B, T, C)"""
 
-    def __init__(self, features, num_head, hidden, dropout, device, dtype):
+    def __init__(
+        self, features: int, num_head: int, hidden: int, dropout: float, device: DeviceLike, dtype: DTypeLike
+    ) -> None:
         super().__init__()
-        made = {"device": device, "dtype": dtype}
+        made: dict[str, Any] = {"device": device, "dtype": dtype}
         self.ln_1 = nn.LayerNorm1d(features, 1e-6, **made)
         self.self_attention = SelfAttention(features, num_head, **made)
         self.dropout = nn.Dropout(dropout)
@@ -51,7 +55,7 @@ class Block(nn.Module):
         first, second = nn.Linear(features, hidden, **made), nn.Linear(hidden, features, **made)
         self.mlp = nn.Sequential(first, nn.GELU(), nn.Dropout(dropout), second, nn.Dropout(dropout))
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         x = x + self.dropout(self.self_attention(self.ln_1(x)))
         return x + self.mlp(self.ln_2(x))
 
@@ -59,9 +63,18 @@ class Block(nn.Module):
 class Encoder(nn.Module):
     """Learned positions, blocks and a norm: (B, T, C)"""
 
-    def __init__(self, length, features, num_layers, block, dropout, device, dtype):
+    def __init__(
+        self,
+        length: int,
+        features: int,
+        num_layers: int,
+        block: Any,
+        dropout: float,
+        device: DeviceLike,
+        dtype: DTypeLike,
+    ) -> None:
         super().__init__()
-        made = {"device": device, "dtype": dtype}
+        made: dict[str, Any] = {"device": device, "dtype": dtype}
         self.pos_embedding = nn.Parameter(init.randn(1, length, features, std=0.02, **made))
         self.dropout = nn.Dropout(dropout)
         self.layers = {
@@ -69,7 +82,7 @@ class Encoder(nn.Module):
         }
         self.ln = nn.LayerNorm1d(features, 1e-6, **made)
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         x = self.dropout(x + self.pos_embedding)
         for layer in self.layers.values():
             x = layer(x)
@@ -89,17 +102,17 @@ class VisionTransformer(nn.Module):
 
     def __init__(
         self,
-        image_size=224,
-        patch_size=16,
-        num_layers=12,
-        num_head=12,
-        embedding_size=768,
-        hidden_size=3072,
-        num_classes=1000,
-        dropout=0.0,
-        device=None,
-        dtype="float32",
-    ):
+        image_size: int = 224,
+        patch_size: int = 16,
+        num_layers: int = 12,
+        num_head: int = 12,
+        embedding_size: int = 768,
+        hidden_size: int = 3072,
+        num_classes: int = 1000,
+        dropout: float = 0.0,
+        device: DeviceLike = None,
+        dtype: DTypeLike = "float32",
+    ) -> None:
         super().__init__()
         if image_size % patch_size or embedding_size % num_head:
             raise ValueError(
@@ -107,14 +120,14 @@ class VisionTransformer(nn.Module):
                 f" in {num_head} heads: expected numbers that divide"
             )
         self.image_size, self.embedding_size = image_size, embedding_size
-        made = {"device": device, "dtype": dtype}
+        made: dict[str, Any] = {"device": device, "dtype": dtype}
         self.class_token = nn.Parameter(init.zeros(1, 1, embedding_size, **made))
         self.conv_proj = nn.Conv2d(3, embedding_size, patch_size, patch_size, **made)
         places, block = (image_size // patch_size) ** 2, {"num_head": num_head, "hidden": hidden_size}
         self.encoder = Encoder(places + 1, embedding_size, num_layers, block, dropout, **made)
         self.heads = nn.Sequential({"head": nn.Linear(embedding_size, num_classes, **made)})
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         expect(self, x, "N", 3, self.image_size, self.image_size)
         n, c = x.shape[0], self.embedding_size
         x = self.conv_proj(x).permute((0, 2, 3, 1)).reshape((n, -1, c))  # (N, C, H, W) -> (N, H W, C)

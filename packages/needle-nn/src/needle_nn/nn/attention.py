@@ -9,8 +9,11 @@
 (2, 5, 16)
 """
 
+from typing import Any
+
 from needle import init, ops
-from needle.autograd import follows_torch
+from needle.autograd import Tensor, follows_torch
+from needle.typing import DeviceLike, DTypeLike
 from needle_nn.nn.activations import ReLU
 from needle_nn.nn.basic import Dropout, Embedding, Linear
 from needle_nn.nn.containers import Sequential
@@ -25,12 +28,14 @@ class MultiHeadAttention(Module):
     Causal: query i sees keys up to i + Tk - Tq only. With `need_probabilities=False`, P is None.
     """
 
-    def __init__(self, *, dropout=0.0, causal=False, device=None, dtype="float32"):
+    def __init__(
+        self, *, dropout: float = 0.0, causal: bool = False, device: DeviceLike = None, dtype: DTypeLike = "float32"
+    ) -> None:
         super().__init__()
         self.causal = causal
         self.dropout = Dropout(dropout)
 
-    def forward(self, q, k, v, need_probabilities=True):
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, need_probabilities: bool = True) -> tuple[Tensor, Any]:
         if not need_probabilities and not (self.dropout.training and self.dropout.p):
             return ops.scaled_dot_product_attention(q, k, v, causal=self.causal), None  # never holds all of P
         probabilities = self.dropout(ops.attention_probabilities(q, k, causal=self.causal))
@@ -48,24 +53,25 @@ class AttentionLayer(Module):
 
     def __init__(
         self,
-        q_features,
-        num_head,
-        dim_head,
+        q_features: int,
+        num_head: int,
+        dim_head: int,
         *,
-        k_features=None,
-        v_features=None,
-        out_features=None,
-        dropout=0.0,
-        causal=True,
-        device=None,
-        dtype="float32",
-    ):
+        k_features: int | None = None,
+        v_features: int | None = None,
+        out_features: int | None = None,
+        dropout: float = 0.0,
+        causal: bool = True,
+        device: DeviceLike = None,
+        dtype: DTypeLike = "float32",
+    ) -> None:
         super().__init__()
         self.q_features, self.num_head, self.dim_head = q_features, num_head, dim_head
         self.k_features = q_features if k_features is None else k_features
         self.v_features = q_features if v_features is None else v_features
         self.out_features = q_features if out_features is None else out_features
-        made, inner = {"device": device, "dtype": dtype}, num_head * dim_head
+        made: dict[str, Any] = {"device": device, "dtype": dtype}
+        inner = num_head * dim_head
         self.prenorm_q = LayerNorm1d(self.q_features, **made)
         self.prenorm_k = LayerNorm1d(self.k_features, **made)
         self.prenorm_v = LayerNorm1d(self.v_features, **made)
@@ -75,7 +81,7 @@ class AttentionLayer(Module):
         self.attn = MultiHeadAttention(dropout=dropout, causal=causal, **made)
         self.out_projection = Linear(inner, self.out_features, bias=False, **made)
 
-    def forward(self, q, k=None, v=None):
+    def forward(self, q: Tensor, k: Tensor | None = None, v: Tensor | None = None) -> Tensor:
         k, v = (q if x is None else x for x in (k, v))
         expect(self, q, "B", "T", self.q_features)
         heads = [
@@ -95,10 +101,19 @@ class TransformerLayer(Module):
     """x = x + dropout(attention(x));  y = x + dropout(W2 dropout(relu(W1 norm(x)))): (B, T, q_features)"""
 
     def __init__(
-        self, q_features, num_head, dim_head, hidden_size, *, dropout=0.0, causal=True, device=None, dtype="float32"
-    ):
+        self,
+        q_features: int,
+        num_head: int,
+        dim_head: int,
+        hidden_size: int,
+        *,
+        dropout: float = 0.0,
+        causal: bool = True,
+        device: DeviceLike = None,
+        dtype: DTypeLike = "float32",
+    ) -> None:
         super().__init__()
-        made = {"device": device, "dtype": dtype}
+        made: dict[str, Any] = {"device": device, "dtype": dtype}
         self.attention = AttentionLayer(q_features, num_head, dim_head, dropout=dropout, causal=causal, **made)
         self.dropout = Dropout(dropout)
         self.mlp = Sequential(
@@ -110,7 +125,7 @@ class TransformerLayer(Module):
             Dropout(dropout),
         )
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         x = x + self.dropout(self.attention(x))
         return x + self.mlp(x)
 
@@ -129,7 +144,7 @@ class Transformer(Module):
     `make_encoder_decoder` in `multihead`.
     """
 
-    def __init__(self, *args, **settings):
+    def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__()
         if follows_torch() or "d_model" in settings or "nhead" in settings:
             make_encoder_decoder(self, *args, **settings)
@@ -153,7 +168,7 @@ class Transformer(Module):
         batch_first=False,
         sequence_len=2048,
     ):
-        made = {"device": device, "dtype": dtype}
+        made: dict[str, Any] = {"device": device, "dtype": dtype}
         self.batch_first, self.sequence_len = batch_first, sequence_len
         self.embedding = Embedding(sequence_len, embedding_size, **made)
         self.layers = [
@@ -161,7 +176,7 @@ class Transformer(Module):
             for _ in range(num_layers)
         ]
 
-    def forward(self, x, h=None, *masks, **named):
+    def forward(self, x: Tensor, h: Any = None, *masks: Any, **named: Any) -> Any:
         if hasattr(self, "decoder"):
             return encode_and_decode(self, x, named.pop("tgt") if h is None else h, *masks, **named)
         expect(self, x, *("BT" if self.batch_first else "TB"), self.embedding.embedding_dim)

@@ -3,6 +3,8 @@
 from typing import Any
 
 from needle import init, ops
+from needle.autograd import Tensor
+from needle.typing import DeviceLike, DTypeLike
 from needle_nn.checks import check_flag
 from needle_nn.nn import axes
 from needle_nn.nn.functional import maps
@@ -12,10 +14,10 @@ from needle_nn.nn.module import Module, Parameter, check_sizes, expect
 class Identity(Module):
     """y = x; arguments are taken, as PyTorch's Identity does, and ignored"""
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
 
-    def forward(self, x):
+    def forward(self, x: Any) -> Any:
         return x
 
 
@@ -35,12 +37,20 @@ class Linear(Module):
     (4, 5, 2)
     """
 
-    def __init__(self, in_features, out_features, bias=True, device=None, dtype="float32"):
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: DeviceLike = None,
+        dtype: DTypeLike = "float32",
+    ) -> None:
         super().__init__()
         check_sizes(self, in_features=in_features, out_features=out_features)
         check_flag(type(self).__name__, "bias", bias)
         self.in_features, self.out_features = in_features, out_features
         made: dict[str, Any] = {"device": device, "dtype": dtype}
+        drawn: Any
         if self.as_torch:
             made |= {"low": -(in_features**-0.5), "high": in_features**-0.5}
             weight, drawn = (init.rand(n, out_features, **made) for n in (in_features, 1))
@@ -50,11 +60,11 @@ class Linear(Module):
         self.weight = Parameter(axes.kept(self, weight, axes.LINEAR))
         self.bias = Parameter(drawn.reshape((1, out_features)[self.as_torch :])) if bias else None
 
-    def matrix(self):
+    def matrix(self) -> Tensor:
         """The weight as (in_features, out_features)."""
         return axes.used(self, self.weight, axes.LINEAR)
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         shape = x.shape
         if not shape or shape[-1] != self.in_features:
             expect(self, x, ..., self.in_features)
@@ -65,16 +75,29 @@ class Linear(Module):
 class Bilinear(Module):
     """y_k = x1^T W_k x2 + b_k: (..., in1), (..., in2) -> (..., out); W (out, in1, in2) and b from U(-1/sqrt(in1), 1/sqrt(in1))"""
 
-    def __init__(self, in1_features, in2_features, out_features, bias=True, device=None, dtype="float32"):
+    def __init__(
+        self,
+        in1_features: int,
+        in2_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: DeviceLike = None,
+        dtype: DTypeLike = "float32",
+    ) -> None:
         super().__init__()
         check_sizes(self, in1_features=in1_features, in2_features=in2_features, out_features=out_features)
-        bound, made = in1_features**-0.5, {"device": device, "dtype": dtype}
+        made: dict[str, Any] = {"device": device, "dtype": dtype}
+        bound = in1_features**-0.5
         shape = (out_features, in1_features, in2_features)
         self.weight = Parameter(init.rand(*shape, low=-bound, high=bound, **made))
         self.bias = Parameter(init.rand(out_features, low=-bound, high=bound, **made)) if bias else None
 
-    def forward(self, x1, x2):
+    def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
         return maps.bilinear(x1, x2, self.weight, self.bias)
+
+    out_features = property(lambda self: self.weight.shape[0])
+    in1_features = property(lambda self: self.weight.shape[1])
+    in2_features = property(lambda self: self.weight.shape[2])
 
 
 class Embedding(Module):
@@ -95,15 +118,15 @@ class Embedding(Module):
 
     def __init__(
         self,
-        num_embeddings,
-        embedding_dim,
-        device=None,
-        dtype="float32",
+        num_embeddings: int,
+        embedding_dim: int,
+        device: DeviceLike = None,
+        dtype: DTypeLike = "float32",
         *,
-        padding_idx=None,
-        max_norm=None,
-        sparse=False,
-    ):
+        padding_idx: int | None = None,
+        max_norm: float | None = None,
+        sparse: bool = False,
+    ) -> None:
         super().__init__()
         if isinstance(device, int):  # PyTorch's third argument
             device, padding_idx = None, device
@@ -119,7 +142,7 @@ class Embedding(Module):
             self.weight.realize_cached_data()[self.padding_idx] = 0.0
 
     @classmethod
-    def from_pretrained(cls, embeddings, freeze=True, padding_idx=None):
+    def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None) -> "Embedding":
         """An Embedding with these rows, (num_embeddings, embedding_dim); they are not trained if `freeze`."""
         rows, width = embeddings.shape
         made = cls(rows, width, embeddings.device, embeddings.dtype, padding_idx=padding_idx)
@@ -127,7 +150,7 @@ class Embedding(Module):
         made.weight.requires_grad_(not freeze)
         return made
 
-    def forward(self, ids):
+    def forward(self, ids: Any) -> Tensor:
         if self.padding_idx is None:
             return ops.embedding(ids, self.weight)
         return maps.embedding(ids, self.weight, self.padding_idx)
@@ -143,21 +166,21 @@ class EmbeddingBag(Embedding):
 
     def __init__(
         self,
-        num_embeddings,
-        embedding_dim,
-        mode="mean",
+        num_embeddings: int,
+        embedding_dim: int,
+        mode: str = "mean",
         *,
-        padding_idx=None,
-        sparse=False,
-        device=None,
-        dtype="float32",
-    ):
+        padding_idx: int | None = None,
+        sparse: bool = False,
+        device: DeviceLike = None,
+        dtype: DTypeLike = "float32",
+    ) -> None:
         super().__init__(num_embeddings, embedding_dim, device, dtype, padding_idx=padding_idx)
         if mode not in ("mean", "sum"):
             raise ValueError(f"EmbeddingBag: mode {mode!r}: expected 'mean' or 'sum'")
         self.mode = mode
 
-    def forward(self, ids, offsets=None, per_sample_weights=None):
+    def forward(self, ids: Any, offsets: Any = None, per_sample_weights: Tensor | None = None) -> Tensor:
         return maps.embedding_bag(
             ids,
             self.weight,
@@ -173,14 +196,14 @@ class Dropout(Module):
 
     function: Any = staticmethod(ops.dropout)
 
-    def __init__(self, p=0.5, inplace=False):
+    def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         super().__init__()
         if isinstance(p, str) or not 0 <= p < 1:
             raise ValueError(f"{type(self).__name__}: p = {p!r}: expected a number from 0, below 1")
         check_flag(type(self).__name__, "inplace", inplace)
         self.p = p
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         return self.function(x, self.p, self.training)
 
 
@@ -205,20 +228,20 @@ class AlphaDropout(Dropout):
 class CosineSimilarity(Module):
     """y = x1 . x2 / (max(|x1|, eps) max(|x2|, eps)) along an axis"""
 
-    def __init__(self, dim=1, eps=1e-8):
+    def __init__(self, dim: int = 1, eps: float = 1e-08) -> None:
         super().__init__()
         self.dim, self.eps = dim, eps
 
-    def forward(self, x1, x2):
+    def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
         return maps.cosine_similarity(x1, x2, self.dim, self.eps)
 
 
 class PairwiseDistance(Module):
     """y = |x1 - x2 + eps|_p along the last axis"""
 
-    def __init__(self, p=2.0, eps=1e-6, keepdim=False):
+    def __init__(self, p: float = 2.0, eps: float = 1e-06, keepdim: bool = False) -> None:
         super().__init__()
         self.p, self.eps, self.keepdim = p, eps, keepdim
 
-    def forward(self, x1, x2):
+    def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
         return maps.pairwise_distance(x1, x2, self.p, self.eps, self.keepdim)

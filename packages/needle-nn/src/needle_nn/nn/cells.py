@@ -10,9 +10,10 @@ the input, for all times, and `step` adds the part that comes from the state.
 """
 
 import math
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from needle import Tensor, init, ops
+from needle.typing import DeviceLike, DTypeLike
 from needle_nn.checks import check_flag
 from needle_nn.nn import axes
 from needle_nn.nn.module import Module, Parameter, check_sizes, expect
@@ -23,7 +24,7 @@ class Cell(Module):
 
     gates: ClassVar[int] = 1
 
-    def __init__(self, input_size, hidden_size, bias, device, dtype):
+    def __init__(self, input_size: int, hidden_size: int, bias: bool, device: DeviceLike, dtype: DTypeLike) -> None:
         super().__init__()
         check_sizes(self, input_size=input_size, hidden_size=hidden_size)
         check_flag(type(self).__name__, "bias", bias)
@@ -46,22 +47,22 @@ class Cell(Module):
             raise AttributeError(f"{type(self).__name__} has no {name!r}", name=name, obj=self)
         return axes.used(self, getattr(self, f"weight_{name[2:]}"), axes.LINEAR)
 
-    def project(self, x):
+    def project(self, x: Tensor) -> Tensor:
         """x W_ih + bias_ih: (..., input) -> (..., gates h)"""
         expect(self, x, ..., self.input_size)
         y = x @ self.W_ih
         return y if self.bias_ih is None else y + self.bias_ih
 
-    def recur(self, h):
+    def recur(self, h: Any) -> Tensor:
         """h W_hh + bias_hh: (B, h) -> (B, gates h)"""
         y = h @ self.W_hh
         return y if self.bias_hh is None else y + self.bias_hh
 
-    def parts(self, sums):
+    def parts(self, sums: Any) -> Any:
         """(B, gates h) -> one (B, h) for each gate"""
         return ops.Split(1)(sums.reshape((sums.shape[0], self.gates, self.hidden_size))).tuple()
 
-    def start(self, x, h):
+    def start(self, x: Tensor, h: Any) -> Any:
         """The state h, checked, or zeros where it is None."""
         if h is None:
             return init.zeros(x.shape[-2], self.hidden_size, device=x.device, dtype=x.dtype)
@@ -72,16 +73,24 @@ class Cell(Module):
 class RNNCell(Cell):
     """h' = tanh(x W_ih + b_ih + h W_hh + b_hh), or relu: (B, input), (B, h) -> (B, h)"""
 
-    def __init__(self, input_size, hidden_size, bias=True, nonlinearity="tanh", device=None, dtype="float32"):
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        nonlinearity: str = "tanh",
+        device: DeviceLike = None,
+        dtype: DTypeLike = "float32",
+    ) -> None:
         if nonlinearity not in ("tanh", "relu"):
             raise ValueError(f"RNNCell: nonlinearity {nonlinearity!r}: expected 'tanh' or 'relu'")
         super().__init__(input_size, hidden_size, bias, device, dtype)
         self.nonlinearity = nonlinearity
 
-    def forward(self, X, h=None):
+    def forward(self, X: Tensor, h: Any = None) -> Tensor:
         return self.step(self.project(X), self.start(X, h))
 
-    def step(self, projected, h):
+    def step(self, projected: Tensor, h: Any) -> Any:
         sums = projected + self.recur(h)
         return ops.tanh(sums) if self.nonlinearity == "tanh" else ops.relu(sums)
 
@@ -91,13 +100,20 @@ class GRUCell(Cell):
 
     gates = 3
 
-    def __init__(self, input_size, hidden_size, bias=True, device=None, dtype="float32"):
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device: DeviceLike = None,
+        dtype: DTypeLike = "float32",
+    ) -> None:
         super().__init__(input_size, hidden_size, bias, device, dtype)
 
-    def forward(self, X, h=None):
+    def forward(self, X: Tensor, h: Any = None) -> Tensor:
         return self.step(self.project(X), self.start(X, h))
 
-    def step(self, projected, h):
+    def step(self, projected: Tensor, h: Any) -> Any:
         (x_r, x_z, x_n), (h_r, h_z, h_n) = self.parts(projected), self.parts(self.recur(h))
         r, z = ops.sigmoid(x_r + h_r), ops.sigmoid(x_z + h_z)
         n = ops.tanh(x_n + r * h_n)
@@ -109,33 +125,40 @@ class LSTMCell(Cell):
 
     gates = 4
 
-    def __init__(self, input_size, hidden_size, bias=True, device=None, dtype="float32"):
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device: DeviceLike = None,
+        dtype: DTypeLike = "float32",
+    ) -> None:
         super().__init__(input_size, hidden_size, bias, device, dtype)
 
-    def forward(self, X, h=None):
+    def forward(self, X: Tensor, h: Any = None) -> tuple[Tensor, Tensor]:
         h0, c0 = (None, None) if h is None else both(self, h)
         return self.step(self.project(X), (self.start(X, h0), self.start(X, c0)))
 
-    def step(self, projected, state):
+    def step(self, projected: Tensor, state: Any) -> Any:
         h, c = state
         i, f, g, o = self.parts(projected + self.recur(h))
         c = ops.sigmoid(f) * c + ops.sigmoid(i) * ops.tanh(g)
         return ops.sigmoid(o) * ops.tanh(c), c
 
 
-def both(layer, state):
+def both(layer: Any, state: Any) -> Any:
     """(h, c), and not a Tensor that would be taken apart along its first axis."""
     if isinstance(state, Tensor) or len(state) != 2:
         raise TypeError(f"{type(layer).__name__}: the state is a {type(state).__name__}, expected (h, c)")
     return state
 
 
-def run(cell, x, start):
+def run(cell: Any, x: Tensor, start: Any) -> Any:
     """A cell over time: (T, B, input) and the states at the start, each perhaps None -> h at all times, and the last states.
 
     A cell of this module goes in one op. Any other, a subclass or one with methods of its own, is asked step by step.
     """
-    fused = _FUSED.get(type(cell))
+    fused: Any = _FUSED.get(type(cell))
     if fused is not None and _METHODS.isdisjoint(cell.__dict__):
         for state in start:
             if state is not None:

@@ -31,13 +31,13 @@ class NLLLoss(Reduced):
 
     weight = None
 
-    def __init__(self, weight=None, ignore_index=-100, reduction="mean"):
+    def __init__(self, weight: Tensor | None = None, ignore_index: int | None = -100, reduction: str = "mean") -> None:
         super().__init__(reduction)
         if weight is not None:
             self.weight = weight
         self.ignore_index = ignore_index
 
-    def forward(self, x, target):
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
         x = _classes_last(x)
         losses, counted = self._weighted(x, index_of(x, target))
         return self._mean(losses, counted)
@@ -58,7 +58,7 @@ class NLLLoss(Reduced):
             return losses.sum() / counted.sum()
         return self.reduced(losses)
 
-    def count_targets(self, target):
+    def count_targets(self, target: Tensor) -> float:
         """What the mean is divided by: how many labels count, or the sum of their weights."""
         labels = target.numpy() if isinstance(target, Tensor) else np.asarray(target)
         kept = labels[labels != self.ignore_index]
@@ -81,13 +81,19 @@ class CrossEntropyLoss(NLLLoss):
     True
     """
 
-    def __init__(self, weight=None, ignore_index=-100, reduction="mean", label_smoothing=0.0):
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        ignore_index: int | None = -100,
+        reduction: str = "mean",
+        label_smoothing: float = 0.0,
+    ) -> None:
         super().__init__(weight, ignore_index, reduction)
         if not 0 <= label_smoothing <= 1:
             raise ValueError(f"CrossEntropyLoss: label_smoothing {label_smoothing}: expected a number from 0 to 1")
         self.label_smoothing = label_smoothing
 
-    def forward(self, logits, target):
+    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         logits, smooth = _classes_last(logits), self.label_smoothing
         if isinstance(target, Tensor) and target.dtype.is_float and target.ndim == logits.ndim > 1:
             return self._of_probabilities(logits, _classes_last(target))
@@ -113,7 +119,7 @@ class CrossEntropyLoss(NLLLoss):
         losses = -(target * (log_p if self.weight is None else log_p * self.weight)).sum(-1)
         return self.reduced(losses)
 
-    def count_targets(self, target):
+    def count_targets(self, target: Tensor) -> float:
         """What the mean is divided by; of probabilities, how many there are."""
         if isinstance(target, Tensor) and target.dtype.is_float:
             return math.prod(_classes_last(target).shape[:-1])

@@ -63,15 +63,15 @@ class Sequential(Module):
     _inline = "modules"
 
     @property
-    def modules(self):
+    def modules(self) -> Any:
         """The layers, a tuple; called, this module and every one below it, as in any module."""
         return _Layers(self.__dict__["modules"]).of(self)
 
     @modules.setter
-    def modules(self, layers):
+    def modules(self, layers: Any) -> Any:
         self.__dict__["modules"] = layers
 
-    def __init__(self, *modules: Any):
+    def __init__(self, *modules: Any) -> None:
         super().__init__()
         if len(modules) == 1 and isinstance(modules[0], Mapping):
             names = list(modules[0])
@@ -115,7 +115,7 @@ class Sequential(Module):
 
     register_module = add_module
 
-    def forward(self, x):
+    def forward(self, x: Any) -> Any:
         for module in self.__dict__["modules"]:
             x = module(x)
         return x
@@ -171,13 +171,13 @@ class ModuleList(Module):
     _inline = "modules"
     modules: Any
 
-    def __init__(self, modules: Iterable[Module] = ()):
+    def __init__(self, modules: Iterable[Module] = ()) -> None:
         super().__init__()
         if isinstance(modules, Module) or not isinstance(modules, Iterable):
             raise TypeError(f"ModuleList: expected a list of modules, got {type(modules).__name__}")
         self.modules = [_checked("ModuleList", module, i) for i, module in enumerate(bounded("ModuleList", modules))]
 
-    def forward(self, *args, **kwargs):
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError("ModuleList: calls none of its modules; write a loop over them, or use Sequential")
 
     def append(self, module: Module) -> "ModuleList":
@@ -223,7 +223,7 @@ class ModuleDict(Module):
     _inline = "entries"
     _kind: ClassVar[type] = Module
 
-    def __init__(self, entries: Any = ()):
+    def __init__(self, entries: Any = ()) -> None:
         super().__init__()
         self.entries: dict[str, Any] = {}
         self.update(entries)
@@ -246,7 +246,7 @@ class ModuleDict(Module):
         for name, entry in dict(entries).items():
             self[name] = entry
 
-    def forward(self, *args, **kwargs):
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__}: calls none of its entries")
 
     def __setitem__(self, name: str, entry: Any) -> None:
@@ -312,12 +312,12 @@ class ParameterList(Module):
 
     _inline = "entries"
 
-    def __init__(self, values: Iterable[Any] = ()):
+    def __init__(self, values: Iterable[Any] = ()) -> None:
         super().__init__()
         self.entries: list[Parameter] = []
         self.extend(bounded("ParameterList", values))
 
-    def forward(self, *args, **kwargs):
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError("ParameterList: holds Parameters, and computes nothing")
 
     def append(self, value: Any) -> "ParameterList":
@@ -350,9 +350,9 @@ class ParameterList(Module):
 class Residual(Module):
     """y = f(x) + x"""
 
-    def __init__(self, fn: Module):
+    def __init__(self, fn: Module) -> None:
         super().__init__()
         self.fn = _checked("Residual", fn, "fn")
 
-    def forward(self, x):
+    def forward(self, x: Any) -> Any:
         return self.fn(x) + x

@@ -14,6 +14,8 @@ import math
 from typing import Any
 
 from needle import init, ops
+from needle.autograd import Tensor
+from needle.typing import DeviceLike, DTypeLike, Pair
 from needle_nn.checks import check_flag
 from needle_nn.nn import axes
 from needle_nn.nn.functional.images import pair, same_padding, single
@@ -27,7 +29,7 @@ class _Convolution(Module):
     Within `needle.compat("torch")` the weights are from that distribution too, with PyTorch's axes: (out, in / groups, ...).
     """
 
-    def __init__(self, in_channels, out_channels, groups, window, shape, bias, device, dtype):
+    def __init__(self, in_channels, out_channels, groups, window, shape, bias, device, dtype) -> None:
         super().__init__()
         check_sizes(self, in_channels=in_channels, out_channels=out_channels, kernel_size=min(window))
         check_flag(type(self).__name__, "bias", bias)
@@ -92,19 +94,19 @@ class Conv2d(_Convolution):
 
     def __init__(
         self,
-        in_channels,
-        out_channels,
-        kernel_size,
-        stride=1,
-        padding=0,
-        dilation=1,
-        groups=1,
-        bias=True,
-        device=None,
-        dtype="float32",
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Pair,
+        stride: Pair = 1,
+        padding: Any = 0,
+        dilation: Pair = 1,
+        groups: int = 1,
+        bias: bool = True,
+        device: DeviceLike = None,
+        dtype: DTypeLike = "float32",
         *,
-        padding_mode="zeros",
-    ):
+        padding_mode: str = "zeros",
+    ) -> None:
         window = pair(kernel_size, f"{type(self).__name__}: kernel_size")
         shape = (*window, in_channels // max(groups, 1), out_channels)
         super().__init__(in_channels, out_channels, groups, window, shape, bias, device, dtype)
@@ -112,7 +114,7 @@ class Conv2d(_Convolution):
         self.padding, self._widths = self._place(padding, padding_mode, window, pair(stride), pair(dilation))
         self.dilation, self.groups = dilation, groups
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         expect(self, x, "N", self.in_channels, "H", "W")
         nhwc = self._around(x).permute((0, 2, 3, 1))
         y = ops.conv2d(nhwc, self.kernel(), self.bias, self.stride, self.padding, self.dilation, self.groups)
@@ -122,7 +124,16 @@ class Conv2d(_Convolution):
 class Conv(Conv2d):
     """`Conv2d` with a square kernel and padding (k - 1) // 2, which keeps the size of an image where k is odd and stride 1"""
 
-    def __init__(self, in_channels, out_channels, kernel_size, stride=1, bias=True, device=None, dtype="float32"):
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Pair,
+        stride: Pair = 1,
+        bias: bool = True,
+        device: DeviceLike = None,
+        dtype: DTypeLike = "float32",
+    ) -> None:
         (size, wide), step = pair(kernel_size, "Conv: kernel_size"), pair(stride, "Conv: stride")
         if size != wide:
             raise ValueError(f"Conv: kernel_size {kernel_size}: expected a square one; Conv2d takes any")
@@ -136,19 +147,19 @@ class Conv1d(_Convolution):
 
     def __init__(
         self,
-        in_channels,
-        out_channels,
-        kernel_size,
-        stride=1,
-        padding=0,
-        dilation=1,
-        groups=1,
-        bias=True,
-        device=None,
-        dtype="float32",
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Pair,
+        stride: Pair = 1,
+        padding: Any = 0,
+        dilation: Pair = 1,
+        groups: int = 1,
+        bias: bool = True,
+        device: DeviceLike = None,
+        dtype: DTypeLike = "float32",
         *,
-        padding_mode="zeros",
-    ):
+        padding_mode: str = "zeros",
+    ) -> None:
         kernel_size, stride, dilation = (single(n, f"{type(self).__name__}:") for n in (kernel_size, stride, dilation))
         shape = (kernel_size, in_channels // max(groups, 1), out_channels)
         super().__init__(in_channels, out_channels, groups, shape[:1], shape, bias, device, dtype)
@@ -157,7 +168,7 @@ class Conv1d(_Convolution):
         self.padding = padding[0] if isinstance(padding, (tuple, list)) and len(padding) == 1 else padding
         self.dilation, self.groups = dilation, groups
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         expect(self, x, "N", self.in_channels, "L")
         nlc = self._around(x).swapaxes(1, 2)
         y = ops.conv1d(nlc, self.kernel(), self.bias, self.stride, self.padding, self.dilation, self.groups)
@@ -169,25 +180,25 @@ class ConvTranspose2d(_Convolution):
 
     def __init__(
         self,
-        in_channels,
-        out_channels,
-        kernel_size,
-        stride=1,
-        padding=0,
-        output_padding=0,
-        dilation=1,
-        groups=1,
-        bias=True,
-        device=None,
-        dtype="float32",
-    ):
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Pair,
+        stride: Pair = 1,
+        padding: Any = 0,
+        output_padding: Pair = 0,
+        dilation: Pair = 1,
+        groups: int = 1,
+        bias: bool = True,
+        device: DeviceLike = None,
+        dtype: DTypeLike = "float32",
+    ) -> None:
         window = pair(kernel_size, f"{type(self).__name__}: kernel_size")
         shape = (*window, out_channels // max(groups, 1), in_channels)
         super().__init__(in_channels, out_channels, groups, window, shape, bias, device, dtype)
         self.kernel_size, self.stride, self.padding = kernel_size, stride, padding
         self.output_padding, self.dilation, self.groups = output_padding, dilation, groups
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         expect(self, x, "N", self.in_channels, "H", "W")
         sizes = (self.stride, self.padding, self.output_padding, self.dilation, self.groups)
         return ops.conv_transpose2d(x.permute((0, 2, 3, 1)), self.kernel(), self.bias, *sizes).permute((0, 3, 1, 2))
@@ -200,25 +211,25 @@ class ConvTranspose1d(_Convolution):
 
     def __init__(
         self,
-        in_channels,
-        out_channels,
-        kernel_size,
-        stride=1,
-        padding=0,
-        output_padding=0,
-        dilation=1,
-        groups=1,
-        bias=True,
-        device=None,
-        dtype="float32",
-    ):
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Pair,
+        stride: Pair = 1,
+        padding: Any = 0,
+        output_padding: Pair = 0,
+        dilation: Pair = 1,
+        groups: int = 1,
+        bias: bool = True,
+        device: DeviceLike = None,
+        dtype: DTypeLike = "float32",
+    ) -> None:
         window = (single(kernel_size, f"{type(self).__name__}: kernel_size"),)
         shape = (*window, out_channels // max(groups, 1), in_channels)
         super().__init__(in_channels, out_channels, groups, window, shape, bias, device, dtype)
         self.kernel_size, self.stride, self.padding = window[0], single(stride), single(padding)
         self.output_padding, self.dilation, self.groups = single(output_padding), single(dilation), groups
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         expect(self, x, "N", self.in_channels, "L")
         kernel = self.kernel()
         kernel = kernel.reshape((1, *kernel.shape))

@@ -12,6 +12,7 @@
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from needle import Tensor
@@ -59,7 +60,7 @@ class Hooks:
 class _Gradients:
     """Gradients of the outputs of a call, then of its inputs, for hooks of backward."""
 
-    def __init__(self, module: Any, hooks: dict[int, tuple[Callable[..., Any], bool]]):
+    def __init__(self, module: Any, hooks: dict[int, tuple[Callable[..., Any], bool]]) -> None:
         self.module, self.hooks = module, hooks
         self.out: list[Any] = []
         self.into: list[Any] = []
@@ -71,7 +72,7 @@ class _Gradients:
         for i, x in enumerate(args):
             if isinstance(x, Tensor) and x.requires_grad:
                 x = x * 1  # a node of this call's own: others who use the tensor are not asked
-                x.register_hook(lambda grad, i=i: self._known(i, grad))
+                x.register_hook(partial(self._known, i))
                 self.waiting += 1
             made.append(x)
         return tuple(made)
@@ -82,7 +83,7 @@ class _Gradients:
         self.out = [None] * len(outputs)
         for i, x in enumerate(outputs):
             if isinstance(x, Tensor) and x.requires_grad:
-                x.register_hook(lambda grad, i=i: self._known_output(i, grad))
+                x.register_hook(partial(self._known_output, i))
         return tuple(outputs) if several else outputs[0]
 
     def _known_output(self, i: int, grad: Tensor) -> None:
@@ -110,7 +111,7 @@ class _Gradients:
 class Handle:
     """What `register_forward_hook` returns: `remove()` takes the hook away, as does the end of a `with` block."""
 
-    def __init__(self, hooks: dict[int, Any], number: int):
+    def __init__(self, hooks: dict[int, Any], number: int) -> None:
         self.hooks, self.number = hooks, number
 
     def remove(self) -> None:

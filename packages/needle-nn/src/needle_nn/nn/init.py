@@ -53,7 +53,7 @@ def eye_(tensor: Tensor) -> Tensor:
     """1 on the diagonal, else 0"""
     if tensor.ndim != 2:
         raise ValueError(f"eye_: expected two axes, got shape {tensor.shape}")
-    return _written(tensor, nd.array(np.eye(*tensor.shape), **_made(tensor)))
+    return _written(tensor, nd.array(np.eye(tensor.shape[0], tensor.shape[1]), **_made(tensor)))
 
 
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> Tensor:

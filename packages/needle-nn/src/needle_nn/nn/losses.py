@@ -30,19 +30,19 @@ class SoftmaxLoss(Module):
     ignore_index = None
     label_smoothing = 0.0
 
-    def __init__(self, *, ignore_index=None, label_smoothing=0.0):
+    def __init__(self, *, ignore_index: int | None = None, label_smoothing: float = 0.0) -> None:
         super().__init__()
         if ignore_index is not None:
             self.ignore_index = ignore_index
         if label_smoothing:
             self.label_smoothing = label_smoothing
 
-    def forward(self, logits, y):
+    def forward(self, logits: Tensor, y: Tensor) -> Tensor:
         if self.ignore_index is None and not self.label_smoothing:
             return ops.cross_entropy(logits, y)
         return ops.cross_entropy(logits, y, ignore_index=self.ignore_index, label_smoothing=self.label_smoothing)
 
-    def count_targets(self, y):
+    def count_targets(self, y: Tensor) -> int:
         """How many labels the mean is over."""
         if self.ignore_index is None:
             return math.prod(y.shape)
@@ -53,20 +53,20 @@ class SoftmaxLoss(Module):
 class Reduced(Module):
     """The mean ("mean"), sum ("sum") or all ("none") of many losses."""
 
-    def __init__(self, reduction="mean"):
+    def __init__(self, reduction: str = "mean") -> None:
         super().__init__()
         if reduction not in ("mean", "sum", "none"):
             raise ValueError(f"{type(self).__name__}: reduction {reduction!r}: expected 'mean', 'sum' or 'none'")
         self.reduction = reduction
 
-    def reduced(self, losses):
+    def reduced(self, losses: Tensor) -> Tensor:
         return losses if self.reduction == "none" else losses.mean() if self.reduction == "mean" else losses.sum()
 
 
 class _Elementwise(Reduced):
     """A loss of every element of a prediction and a target of the same shape."""
 
-    def forward(self, prediction, target):
+    def forward(self, prediction: Tensor, target: Tensor) -> Tensor:
         if prediction.shape != target.shape:
             raise ValueError(
                 f"{type(self).__name__}: prediction has shape {prediction.shape}, the target {target.shape}"
@@ -85,31 +85,31 @@ class _Elementwise(Reduced):
 class MSELoss(_Elementwise):
     """(prediction - target)^2"""
 
-    def losses(self, prediction, target):
+    def losses(self, prediction: Tensor, target: Tensor) -> Tensor:
         difference = prediction - target
         return difference * difference
 
-    def mean(self, prediction, target):
+    def mean(self, prediction: Tensor, target: Tensor) -> Tensor:
         return ops.mean_squared_error(prediction, target)
 
 
 class L1Loss(_Elementwise):
     """|prediction - target|"""
 
-    def losses(self, prediction, target):
+    def losses(self, prediction: Tensor, target: Tensor) -> Tensor:
         return ops.abs(prediction - target)
 
 
 class HuberLoss(_Elementwise):
     """d^2 / 2 where |d| <= delta, else delta (|d| - delta / 2); d = prediction - target"""
 
-    def __init__(self, delta=1.0, reduction="mean"):
+    def __init__(self, delta: float = 1.0, reduction: str = "mean") -> None:
         super().__init__(reduction)
         if not delta > 0:
             raise ValueError(f"HuberLoss: delta {delta}: expected a number above 0")
         self.delta = delta
 
-    def losses(self, prediction, target):
+    def losses(self, prediction: Tensor, target: Tensor) -> Tensor:
         difference = ops.abs(prediction - target)
         near = ops.minimum(difference, self.delta)
         return near * (difference - near * 0.5)
@@ -118,13 +118,13 @@ class HuberLoss(_Elementwise):
 class SmoothL1Loss(_Elementwise):
     """d^2 / (2 beta) where |d| < beta, else |d| - beta / 2; d = prediction - target"""
 
-    def __init__(self, reduction="mean", beta=1.0):
+    def __init__(self, reduction: str = "mean", beta: float = 1.0) -> None:
         super().__init__(reduction)
         if not beta >= 0:
             raise ValueError(f"SmoothL1Loss: beta {beta}: expected a number from 0 on")
         self.beta = beta
 
-    def losses(self, prediction, target):
+    def losses(self, prediction: Tensor, target: Tensor) -> Tensor:
         difference = ops.abs(prediction - target)
         if self.beta == 0:
             return difference
@@ -143,14 +143,16 @@ class BCEWithLogitsLoss(_Elementwise):
 
     weight = pos_weight = None
 
-    def __init__(self, reduction="mean", *, weight=None, pos_weight=None):
+    def __init__(
+        self, reduction: str = "mean", *, weight: Tensor | None = None, pos_weight: Tensor | None = None
+    ) -> None:
         super().__init__(reduction)
         if weight is not None:
             self.weight = weight
         if pos_weight is not None:
             self.pos_weight = pos_weight
 
-    def losses(self, logits, target):
+    def losses(self, logits: Tensor, target: Tensor) -> Tensor:
         tail = ops.log1p(ops.exp(-ops.abs(logits)))
         if self.pos_weight is None:
             found = ops.maximum(logits, 0.0) - logits * target + tail
@@ -164,12 +166,12 @@ class BCELoss(_Elementwise):
 
     weight = None
 
-    def __init__(self, weight=None, reduction="mean"):
+    def __init__(self, weight: Tensor | None = None, reduction: str = "mean") -> None:
         super().__init__(reduction)
         if weight is not None:
             self.weight = weight
 
-    def losses(self, p, target):
+    def losses(self, p: float, target: Tensor) -> Tensor:
         found = -(target * _log(p) + (1 - target) * _log(1 - p))
         return found if self.weight is None else found * self.weight
 
@@ -189,13 +191,13 @@ class KLDivLoss(Module):
     log_target : targets are logarithms too
     """
 
-    def __init__(self, reduction="mean", log_target=False):
+    def __init__(self, reduction: str = "mean", log_target: bool = False) -> None:
         super().__init__()
         if reduction not in ("mean", "batchmean", "sum", "none"):
             raise ValueError(f"KLDivLoss: reduction {reduction!r}: expected 'mean', 'batchmean', 'sum' or 'none'")
         self.reduction, self.log_target = reduction, log_target
 
-    def forward(self, x, target):
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
         if self.log_target:
             losses = ops.exp(target) * (target - x)
         else:
@@ -211,18 +213,18 @@ class KLDivLoss(Module):
 class SoftMarginLoss(_Elementwise):
     """log(1 + e^(-target x)), targets 1 and -1"""
 
-    def losses(self, x, target):
+    def losses(self, x: Tensor, target: Tensor) -> Tensor:
         return softplus(-target * x)
 
 
 class PoissonNLLLoss(_Elementwise):
     """e^x - target x; x - target log(x + eps) without log_input; `full` adds Stirling's log target! for targets above 1"""
 
-    def __init__(self, log_input=True, full=False, eps=1e-8, reduction="mean"):
+    def __init__(self, log_input: bool = True, full: bool = False, eps: float = 1e-08, reduction: str = "mean") -> None:
         super().__init__(reduction)
         self.log_input, self.full, self.eps = log_input, full, eps
 
-    def losses(self, x, target):
+    def losses(self, x: Tensor, target: Tensor) -> Tensor:
         losses = ops.exp(x) - target * x if self.log_input else x - target * ops.log(x + self.eps)
         if not self.full:
             return losses
@@ -233,11 +235,11 @@ class PoissonNLLLoss(_Elementwise):
 class GaussianNLLLoss(Reduced):
     """(log v + (x - target)^2 / v) / 2, v = max(var, eps); `full` adds log(2 pi) / 2"""
 
-    def __init__(self, *, full=False, eps=1e-6, reduction="mean"):
+    def __init__(self, *, full: bool = False, eps: float = 1e-06, reduction: str = "mean") -> None:
         super().__init__(reduction)
         self.full, self.eps = full, eps
 
-    def forward(self, x, target, var):
+    def forward(self, x: Tensor, target: Tensor, var: Tensor) -> Tensor:
         v = ops.maximum(var, self.eps)
         losses = (ops.log(v) + (x - target) * (x - target) / v) * 0.5
         return self.reduced(losses + math.log(2 * math.pi) / 2 if self.full else losses)

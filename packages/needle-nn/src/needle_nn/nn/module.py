@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from reprlib import recursive_repr
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -88,7 +88,7 @@ class Module:
     #: An attribute whose entries go by their position alone: "0.weight" instead of "modules.0.weight".
     _inline: ClassVar[str] = ""
 
-    def __init__(self, *args: Any, **kwargs: Any):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         if follows_torch():
             self.as_torch = True
         if args or kwargs:
@@ -96,13 +96,13 @@ class Module:
             raise TypeError(f"{type(self).__name__}: takes no arguments, got {given}")
         self.training = True
 
-    def forward(self, *args, **kwargs):
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__}.forward")
 
     #: What is called before and after `forward`.
     _hooks: Hooks | None = None
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
             if self._hooks is not None:
                 return self._hooks.call(self, args, kwargs)
@@ -273,17 +273,17 @@ class Module:
 
     # ---- Switches --------------------------------------------------------------------------
 
-    def train(self, mode: bool = True):
+    def train(self, mode: bool = True) -> Self:
         """Set `training` here and in every module below; returns the module."""
         for _, module in self.named_modules():
             module.training = mode
         return self
 
-    def eval(self):
+    def eval(self) -> Self:
         """`train(False)`: dropout off, batch norm by its running statistics."""
         return self.train(False)
 
-    def requires_grad_(self, requires_grad: bool = True):
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
         """Set whether the parameters are trained; returns the module."""
         for parameter in self.parameters():
             parameter.requires_grad_(requires_grad)
@@ -294,7 +294,7 @@ class Module:
         for parameter in self.parameters():
             parameter.grad = None
 
-    def to(self, *where: Any, device: Any = None, dtype: Any = None):
+    def to(self, *where: Any, device: Any = None, dtype: Any = None) -> Self:
         """Move every Tensor in the module, and gradients, to a device, or floats to a dtype, or to those of a Tensor.
 
         They stay the objects they are. Returns the module.
@@ -307,30 +307,30 @@ class Module:
             cast_tensors(tensors, dtype)
         return self
 
-    def float(self):
+    def float(self) -> Self:
         """Floats of the module as float32; returns the module."""
         return self.to("float32")
 
-    def double(self):
+    def double(self) -> Self:
         """Floats of the module as float64; returns the module."""
         return self.to("float64")
 
-    def half(self):
+    def half(self) -> Self:
         raise TypeError(f"{type(self).__name__}.half: there is no float16; expected float() or double()")
 
-    def type(self, dtype: Any):
+    def type(self, dtype: Any) -> Self:
         """Floats of the module in a dtype; returns the module."""
         return self.to(dtype)
 
-    def share_memory(self):
+    def share_memory(self) -> Self:
         """The module: threads share memory already."""
         return self
 
-    def cpu(self):
+    def cpu(self) -> Self:
         """`to(needle.cpu())`"""
         return self.to(nd.cpu())
 
-    def cuda(self, device: Any = None):
+    def cuda(self, device: Any = None) -> Self:
         """`to(needle.cuda())`"""
         return self.to(nd.cuda() if device is None else device)
 
@@ -400,6 +400,12 @@ class Module:
             if k not in ("training", "as_torch") and k[0] != "_" and _is_setting(v)
         }
         return ", ".join([f"{name}={value!r}" for name, value in shown.items()])
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from needle_nn.notebook import module_html
+
+        return module_html(self)
 
     @recursive_repr("...")
     def __repr__(self):

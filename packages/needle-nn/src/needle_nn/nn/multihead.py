@@ -11,11 +11,13 @@ Masks of bools are True where nothing may be looked at, as in PyTorch's layers, 
 """
 
 import math
+from typing import Any
 
 import numpy as np
 
 from needle import Tensor, init, ops
 from needle.ops.helpers import no_bool
+from needle.typing import DeviceLike, DTypeLike
 from needle_nn.nn import axes
 from needle_nn.nn.basic import Dropout, Linear
 from needle_nn.nn.containers import ModuleList
@@ -24,7 +26,7 @@ from needle_nn.nn.module import Module, Parameter, check_sizes, expect
 from needle_nn.nn.norms import LayerNorm
 
 
-def causal_mask(size, device=None, dtype="float32"):
+def causal_mask(size: int, device: DeviceLike = None, dtype: DTypeLike = "float32") -> Tensor:
     """0 on and below the diagonal, -inf above: what a mask of floats is where queries look at earlier keys only."""
     return Tensor(np.triu(np.full((size, size), -np.inf), 1), device=device, dtype=dtype, requires_grad=False)
 
@@ -54,24 +56,24 @@ class MultiheadAttention(Module):
 
     def __init__(
         self,
-        embed_dim,
-        num_heads,
-        dropout=0.0,
-        bias=True,
+        embed_dim: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        bias: bool = True,
         *,
-        kdim=None,
-        vdim=None,
-        batch_first=False,
-        device=None,
-        dtype="float32",
-    ):
+        kdim: int | None = None,
+        vdim: int | None = None,
+        batch_first: bool = False,
+        device: DeviceLike = None,
+        dtype: DTypeLike = "float32",
+    ) -> None:
         super().__init__()
         check_sizes(self, embed_dim=embed_dim, num_heads=num_heads)
         if embed_dim % num_heads:
             raise ValueError(f"MultiheadAttention: embed_dim {embed_dim} is no multiple of num_heads {num_heads}")
         self.embed_dim, self.num_heads, self.batch_first = embed_dim, num_heads, batch_first
         self.kdim, self.vdim = kdim or embed_dim, vdim or embed_dim
-        made = {"device": device, "dtype": dtype}
+        made: dict[str, Any] = {"device": device, "dtype": dtype}
 
         def drawn(n, width):
             return Parameter(axes.kept(self, init.xavier_uniform(n, width, **made), axes.LINEAR))
@@ -90,15 +92,15 @@ class MultiheadAttention(Module):
 
     def forward(
         self,
-        query,
-        key,
-        value,
-        key_padding_mask=None,
-        need_weights=True,
-        attn_mask=None,
-        average_attn_weights=True,
-        is_causal=False,
-    ):
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None = None,
+        need_weights: bool = True,
+        attn_mask: Tensor | None = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
         """Attend, and return the result and, with need_weights, the probabilities, (B, Tq, Tk) or (B, H, Tq, Tk), else None.
 
         Parameters
@@ -219,25 +221,31 @@ class TransformerEncoderLayer(_Block):
 
     def __init__(
         self,
-        d_model,
-        nhead,
-        dim_feedforward=2048,
-        dropout=0.1,
-        activation="relu",
-        layer_norm_eps=1e-5,
-        batch_first=False,
-        norm_first=False,
-        bias=True,
-        device=None,
-        dtype="float32",
-    ):
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: str = "relu",
+        layer_norm_eps: float = 1e-05,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: DeviceLike = None,
+        dtype: DTypeLike = "float32",
+    ) -> None:
         super().__init__()
-        made = {"device": device, "dtype": dtype}
+        made: dict[str, Any] = {"device": device, "dtype": dtype}
         self._make(d_model, nhead, dim_feedforward, dropout, activation, batch_first, norm_first, bias, made)
         self.norm1, self.norm2 = (LayerNorm(d_model, layer_norm_eps, bias=bias, **made) for _ in range(2))
         self.dropout1, self.dropout2 = Dropout(dropout), Dropout(dropout)
 
-    def forward(self, src, src_mask=None, src_key_padding_mask=None, is_causal=False):
+    def forward(
+        self,
+        src: Tensor,
+        src_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        is_causal: bool = False,
+    ) -> Tensor:
         def attend(x):
             return self._attend(self.self_attn, self.dropout1, x, None, src_mask, src_key_padding_mask, is_causal)
 
@@ -255,20 +263,20 @@ class TransformerDecoderLayer(_Block):
 
     def __init__(
         self,
-        d_model,
-        nhead,
-        dim_feedforward=2048,
-        dropout=0.1,
-        activation="relu",
-        layer_norm_eps=1e-5,
-        batch_first=False,
-        norm_first=False,
-        bias=True,
-        device=None,
-        dtype="float32",
-    ):
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: str = "relu",
+        layer_norm_eps: float = 1e-05,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: DeviceLike = None,
+        dtype: DTypeLike = "float32",
+    ) -> None:
         super().__init__()
-        made = {"device": device, "dtype": dtype}
+        made: dict[str, Any] = {"device": device, "dtype": dtype}
         self._make(d_model, nhead, dim_feedforward, dropout, activation, batch_first, norm_first, bias, made)
         self.multihead_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, **made)
         self.norm1, self.norm2, self.norm3 = (LayerNorm(d_model, layer_norm_eps, bias=bias, **made) for _ in range(3))
@@ -276,15 +284,15 @@ class TransformerDecoderLayer(_Block):
 
     def forward(
         self,
-        tgt,
-        memory,
-        tgt_mask=None,
-        memory_mask=None,
-        tgt_key_padding_mask=None,
-        memory_key_padding_mask=None,
-        tgt_is_causal=False,
-        memory_is_causal=False,
-    ):
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        tgt_is_causal: bool = False,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
         def attend(x):
             return self._attend(self.self_attn, self.dropout1, x, None, tgt_mask, tgt_key_padding_mask, tgt_is_causal)
 
@@ -306,13 +314,21 @@ def _copies(layer, n):
 class TransformerEncoder(Module):
     """num_layers copies of a layer, one after the other, then norm if there is one"""
 
-    def __init__(self, encoder_layer, num_layers, norm=None, enable_nested_tensor=True):
+    def __init__(
+        self, encoder_layer: Module, num_layers: int, norm: Any = None, enable_nested_tensor: bool = True
+    ) -> None:
         super().__init__()
         check_sizes(self, num_layers=num_layers)
         self.layers = _copies(encoder_layer, num_layers)
         self.norm = norm
 
-    def forward(self, src, mask=None, src_key_padding_mask=None, is_causal=False):
+    def forward(
+        self,
+        src: Tensor,
+        mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        is_causal: bool = False,
+    ) -> Tensor:
         x = src
         for layer in self.layers:
             x = layer(x, mask, src_key_padding_mask, is_causal)
@@ -322,13 +338,13 @@ class TransformerEncoder(Module):
 class TransformerDecoder(Module):
     """num_layers copies of a decoder layer, one after the other, each with attention to the memory, then norm if there is one"""
 
-    def __init__(self, decoder_layer, num_layers, norm=None):
+    def __init__(self, decoder_layer: Module, num_layers: int, norm: Any = None) -> None:
         super().__init__()
         check_sizes(self, num_layers=num_layers)
         self.layers = _copies(decoder_layer, num_layers)
         self.norm = norm
 
-    def forward(self, tgt, memory, *masks, **named):
+    def forward(self, tgt: Tensor, memory: Tensor, *masks: Any, **named: Any) -> Any:
         """`masks` are those of `TransformerDecoderLayer.forward`."""
         x = tgt
         for layer in self.layers:
@@ -340,23 +356,23 @@ class TransformerDecoder(Module):
 
 
 def make_encoder_decoder(
-    self,
-    d_model=512,
-    nhead=8,
-    num_encoder_layers=6,
-    num_decoder_layers=6,
-    dim_feedforward=2048,
-    dropout=0.1,
-    activation="relu",
-    custom_encoder=None,
-    custom_decoder=None,
-    layer_norm_eps=1e-5,
-    batch_first=False,
-    norm_first=False,
-    bias=True,
-    device=None,
-    dtype="float32",
-):
+    self: Any,
+    d_model: int = 512,
+    nhead: int = 8,
+    num_encoder_layers: int = 6,
+    num_decoder_layers: int = 6,
+    dim_feedforward: int = 2048,
+    dropout: float = 0.1,
+    activation: str = "relu",
+    custom_encoder: Any = None,
+    custom_decoder: Any = None,
+    layer_norm_eps: float = 1e-05,
+    batch_first: bool = False,
+    norm_first: bool = False,
+    bias: bool = True,
+    device: DeviceLike = None,
+    dtype: DTypeLike = "float32",
+) -> None:
     """Give a module an encoder and a decoder of `TransformerEncoderLayer`s and `TransformerDecoderLayer`s, a norm after each.
 
     Parameters
@@ -366,7 +382,7 @@ def make_encoder_decoder(
     custom_encoder, custom_decoder : modules in their places
     """
     self.d_model, self.nhead, self.batch_first = d_model, nhead, batch_first
-    made = {"device": device, "dtype": dtype}
+    made: dict[str, Any] = {"device": device, "dtype": dtype}
     settings = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias)
 
     def stack(kind, layer, n):
@@ -380,19 +396,19 @@ def make_encoder_decoder(
 
 
 def encode_and_decode(
-    self,
-    src,
-    tgt,
-    src_mask=None,
-    tgt_mask=None,
-    memory_mask=None,
-    src_key_padding_mask=None,
-    tgt_key_padding_mask=None,
-    memory_key_padding_mask=None,
-    src_is_causal=False,
-    tgt_is_causal=False,
-    memory_is_causal=False,
-):
+    self: Any,
+    src: Tensor,
+    tgt: Tensor,
+    src_mask: Tensor | None = None,
+    tgt_mask: Tensor | None = None,
+    memory_mask: Tensor | None = None,
+    src_key_padding_mask: Tensor | None = None,
+    tgt_key_padding_mask: Tensor | None = None,
+    memory_key_padding_mask: Tensor | None = None,
+    src_is_causal: bool = False,
+    tgt_is_causal: bool = False,
+    memory_is_causal: bool = False,
+) -> Tensor:
     """decoder(tgt, encoder(src)): (T, B, d_model) each -> as tgt; masks are those of the layers."""
     memory = self.encoder(src, src_mask, src_key_padding_mask, bool(src_is_causal))
     masks = tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask

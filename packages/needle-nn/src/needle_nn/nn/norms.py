@@ -8,7 +8,10 @@
 True
 """
 
+from typing import Any, SupportsIndex
+
 from needle import Tensor, init, no_grad, ops
+from needle.typing import DeviceLike, DTypeLike, Shape
 from needle_nn.nn.functional import maps
 from needle_nn.nn.module import Module, Parameter, check_sizes, expect
 
@@ -21,6 +24,14 @@ def _as(x, weight, bias):
     return (weight, bias) if weight.dtype is bias.dtype is dtype else (weight.astype(dtype), bias.astype(dtype))
 
 
+def _one_of(layer: Module, **names: Any) -> Any:
+    """The argument that was given, under either of its names."""
+    given = [value for value in names.values() if value is not None]
+    if len(given) != 1:
+        raise TypeError(f"{type(layer).__name__}: expected one of {' and '.join(names)}, got {len(given)}")
+    return given[0]
+
+
 class BatchNorm1d(Module):
     """y = (x - mean) / sqrt(var + eps) w + b for every channel: (N, dim) or (N, dim, ...).
 
@@ -30,7 +41,7 @@ class BatchNorm1d(Module):
 
     Parameters
     ----------
-    dim : how many channels
+    dim, num_features : how many channels
     affine : whether there are w and b
     track_running_stats : whether there are running statistics; else those of the batch are for evaluation too
     """
@@ -39,18 +50,20 @@ class BatchNorm1d(Module):
 
     def __init__(
         self,
-        dim,
-        eps=1e-5,
-        momentum=0.1,
-        device=None,
-        dtype="float32",
+        dim: int | None = None,
+        eps: float = 1e-05,
+        momentum: float = 0.1,
+        device: DeviceLike = None,
+        dtype: DTypeLike = "float32",
         *,
-        affine=True,
-        track_running_stats=True,
-    ):
+        affine: bool = True,
+        track_running_stats: bool = True,
+        num_features: int | None = None,
+    ) -> None:
         super().__init__()
+        dim = _one_of(self, dim=dim, num_features=num_features)
         self.dim, self.eps, self.momentum = dim, eps, momentum
-        made = {"device": device, "dtype": dtype}
+        made: dict[str, Any] = {"device": device, "dtype": dtype}
         self.weight = Parameter(init.ones(dim, **made)) if affine else None
         self.bias = Parameter(init.zeros(dim, **made)) if affine else None
         self.running_mean = init.zeros(dim, **made) if track_running_stats else None
@@ -59,7 +72,19 @@ class BatchNorm1d(Module):
             counter = Tensor(0, device=device, dtype="int64", requires_grad=False) if track_running_stats else None
             self.register_buffer("num_batches_tracked", counter)
 
-    def forward(self, x):
+    @property
+    def num_features(self) -> int:
+        return self.dim
+
+    @property
+    def affine(self) -> bool:
+        return self.weight is not None
+
+    @property
+    def track_running_stats(self) -> bool:
+        return self.running_mean is not None
+
+    def forward(self, x: Tensor) -> Tensor:
         shape = x.shape
         if len(shape) < 2 or shape[1] != self.dim:
             raise ValueError(f"{type(self).__name__}: input has shape {shape}, expected (N, {self.dim}, ...)")
@@ -83,7 +108,7 @@ class BatchNorm1d(Module):
 class BatchNorm2d(BatchNorm1d):
     """`BatchNorm1d` of images: (N, dim, H, W)"""
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         expect(self, x, "N", self.dim, "H", "W")
         return super().forward(x)
 
@@ -91,13 +116,13 @@ class BatchNorm2d(BatchNorm1d):
 class LayerNorm1d(Module):
     """y = (x - mean) / sqrt(var + eps) w + b along the last axis: (..., dim)"""
 
-    def __init__(self, dim, eps=1e-5, device=None, dtype="float32"):
+    def __init__(self, dim: Any, eps: float = 1e-05, device: DeviceLike = None, dtype: DTypeLike = "float32") -> None:
         super().__init__()
         self.dim, self.eps = dim, eps
         self.weight = Parameter(init.ones(dim, device=device, dtype=dtype))
         self.bias = Parameter(init.zeros(dim, device=device, dtype=dtype))
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         expect(self, x, ..., self.dim)
         weight, bias = _as(x, self.weight, self.bias)
         return ops.layer_norm(x, weight, bias, self.eps)
@@ -116,14 +141,26 @@ class LayerNorm(Module):
     (2, 3, 4)
     """
 
-    def __init__(self, normalized_shape, eps=1e-5, elementwise_affine=True, bias=True, device=None, dtype="float32"):
+    def __init__(
+        self,
+        normalized_shape: Shape,
+        eps: float = 1e-05,
+        elementwise_affine: bool = True,
+        bias: bool = True,
+        device: DeviceLike = None,
+        dtype: DTypeLike = "float32",
+    ) -> None:
         super().__init__()
         self.normalized_shape, self.eps = _sizes(self, normalized_shape), eps
-        made = {"device": device, "dtype": dtype}
+        made: dict[str, Any] = {"device": device, "dtype": dtype}
         self.weight = Parameter(init.ones(*self.normalized_shape, **made)) if elementwise_affine else None
         self.bias = Parameter(init.zeros(*self.normalized_shape, **made)) if elementwise_affine and bias else None
 
-    def forward(self, x):
+    @property
+    def elementwise_affine(self) -> bool:
+        return self.weight is not None
+
+    def forward(self, x: Tensor) -> Tensor:
         expect(self, x, ..., *self.normalized_shape)
         if len(self.normalized_shape) > 1:
             return maps.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
@@ -144,13 +181,31 @@ def _sizes(layer, shape):
 class RMSNorm(Module):
     """y = x / sqrt(mean x^2 + eps) w over the last axis, (..., dim), or the last axes where dim is a shape"""
 
-    def __init__(self, dim, eps=1e-5, device=None, dtype="float32", *, elementwise_affine=True):
+    def __init__(
+        self,
+        dim: Any = None,
+        eps: float = 1e-05,
+        device: DeviceLike = None,
+        dtype: DTypeLike = "float32",
+        *,
+        elementwise_affine: bool = True,
+        normalized_shape: Any = None,
+    ) -> None:
         super().__init__()
+        dim = _one_of(self, dim=dim, normalized_shape=normalized_shape)
         self.dim, self.eps = dim, eps
         made = init.ones(*_sizes(self, dim), device=device, dtype=dtype)
         self.weight = Parameter(made) if elementwise_affine else None
 
-    def forward(self, x):
+    @property
+    def normalized_shape(self) -> tuple[int, ...]:
+        return _sizes(self, self.dim)
+
+    @property
+    def elementwise_affine(self) -> bool:
+        return self.weight is not None
+
+    def forward(self, x: Tensor) -> Tensor:
         sizes = (self.dim,) if isinstance(self.dim, int) else tuple(self.dim)
         expect(self, x, ..., *sizes)
         return maps.rms_norm(x, sizes, self.weight, self.eps)
@@ -159,7 +214,15 @@ class RMSNorm(Module):
 class GroupNorm(Module):
     """y = (x - mean) / sqrt(var + eps) w + b over every group of channels of every example: (N, num_channels, ...)"""
 
-    def __init__(self, num_groups, num_channels, eps=1e-5, affine=True, device=None, dtype="float32"):
+    def __init__(
+        self,
+        num_groups: int,
+        num_channels: int,
+        eps: float = 1e-05,
+        affine: bool = True,
+        device: DeviceLike = None,
+        dtype: DTypeLike = "float32",
+    ) -> None:
         super().__init__()
         if num_groups < 1 or num_channels % num_groups:
             raise ValueError(f"GroupNorm: {num_channels} channels do not make {num_groups} groups")
@@ -167,7 +230,15 @@ class GroupNorm(Module):
         self.weight = Parameter(init.ones(num_channels, device=device, dtype=dtype)) if affine else None
         self.bias = Parameter(init.zeros(num_channels, device=device, dtype=dtype)) if affine else None
 
-    def forward(self, x):
+    @property
+    def affine(self) -> bool:
+        return self.weight is not None
+
+    @property
+    def num_features(self) -> int:
+        return self.num_channels
+
+    def forward(self, x: Tensor) -> Tensor:
         if x.ndim < 2 or x.shape[1] != self.num_channels:
             raise ValueError(
                 f"{type(self).__name__}: input has shape {x.shape}, expected (N, {self.num_channels}, ...)"
@@ -178,7 +249,14 @@ class GroupNorm(Module):
 class InstanceNorm(GroupNorm):
     """y = (x - mean) / sqrt(var + eps) [w + b] over every channel of every example: (N, num_features, ...)"""
 
-    def __init__(self, num_features, eps=1e-5, affine=False, device=None, dtype="float32"):
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-05,
+        affine: bool = False,
+        device: DeviceLike = None,
+        dtype: DTypeLike = "float32",
+    ) -> None:
         super().__init__(num_features, num_features, eps, affine, device, dtype)
 
 
@@ -189,19 +267,19 @@ class InstanceNorm2d(InstanceNorm):
 
     def __init__(
         self,
-        num_features,
-        eps=1e-5,
-        momentum=0.1,
-        affine=False,
-        track_running_stats=False,
-        device=None,
-        dtype="float32",
-    ):
+        num_features: int,
+        eps: float = 1e-05,
+        momentum: float = 0.1,
+        affine: bool = False,
+        track_running_stats: bool = False,
+        device: DeviceLike = None,
+        dtype: DTypeLike = "float32",
+    ) -> None:
         if track_running_stats:
             raise ValueError(f"{type(self).__name__}: track_running_stats: expected False; BatchNorm2d tracks them")
         super().__init__(num_features, eps, affine, device, dtype)
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         expect(self, x, "N", self.num_channels, *self.axes[2:])
         return super().forward(x)
 
@@ -226,7 +304,7 @@ class WeightNorm(Module):
     [('module.bias', (1, 2)), ('direction', (3, 2)), ('length', (1, 2))]
     """
 
-    def __init__(self, module, name="weight", axis=None):
+    def __init__(self, module: Module, name: str = "weight", axis: SupportsIndex | None = None) -> None:
         super().__init__()
         if axis is None:
             axis = 0 if module.as_torch else -1
@@ -237,7 +315,7 @@ class WeightNorm(Module):
         self.direction = weight
         self.length = Parameter(ops.sqrt((weight * weight).sum(self.axes, keepdims=True)))
 
-    def forward(self, *args):
+    def forward(self, *args: Any) -> Any:
         v = self.direction
         self.module.__dict__[self.name] = v * (self.length / ops.sqrt((v * v).sum(self.axes, keepdims=True)))
         try:

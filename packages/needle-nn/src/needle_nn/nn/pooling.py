@@ -9,6 +9,8 @@
 from typing import Any
 
 from needle import ops
+from needle.autograd import Tensor
+from needle.typing import Pair
 from needle_nn.nn.functional import images
 from needle_nn.nn.module import Module, expect
 
@@ -26,12 +28,14 @@ class MaxPool2d(Module):
     function: Any = staticmethod(images.max_pool2d)
     axes = "NCHW"
 
-    def __init__(self, kernel_size, stride=None, padding=0, *, ceil_mode=False):
+    def __init__(
+        self, kernel_size: Pair, stride: Pair | None = None, padding: Any = 0, *, ceil_mode: bool = False
+    ) -> None:
         super().__init__()
         self.kernel_size, self.stride, self.padding = kernel_size, kernel_size if stride is None else stride, padding
         self.ceil_mode = ceil_mode
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         expect(self, x, *self.axes)
         if self._more():
             return self.function(x, self.kernel_size, self.stride, self.padding, **self._more())
@@ -59,7 +63,14 @@ class AvgPool2d(MaxPool2d):
     op = staticmethod(ops.avg_pool2d)
     function: Any = staticmethod(images.avg_pool2d)
 
-    def __init__(self, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True):
+    def __init__(
+        self,
+        kernel_size: Pair,
+        stride: Pair | None = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+    ) -> None:
         super().__init__(kernel_size, stride, padding, ceil_mode=ceil_mode)
         self.count_include_pad = count_include_pad
 
@@ -76,7 +87,7 @@ class MaxPool1d(MaxPool2d):
     function = staticmethod(images.max_pool1d)
     axes = "NCL"
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         expect(self, x, *self.axes)
         return self.function(x, self.kernel_size, self.stride, self.padding, **self._more())
 
@@ -95,11 +106,11 @@ class AdaptiveAvgPool2d(Module):
     function = staticmethod(images.adaptive_avg_pool2d)
     axes = "NCHW"
 
-    def __init__(self, output_size):
+    def __init__(self, output_size: Any) -> None:
         super().__init__()
         self.output_size = output_size
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         expect(self, x, *self.axes)
         return self.function(x, self.output_size)
 

@@ -9,7 +9,10 @@
 ((4, 7, 6), (2, 4, 3))
 """
 
+from typing import Any
+
 from needle import ops
+from needle.typing import DeviceLike, DTypeLike
 from needle_nn.checks import check_flag
 from needle_nn.nn import sequences
 from needle_nn.nn.cells import GRUCell, LSTMCell, RNNCell, both, run
@@ -76,13 +79,14 @@ class _Recurrent(Module):
             batch = x.shape[1]
         per_cell = list(zip(*[self._starts(cells, batch, start) for start in starts], strict=True))
         over_time = sequences.run_packed if packed else run_over_time
-        y, ways, last = x, 1 + self.bidirectional, []
+        y: Any = x
+        ways, last = 1 + self.bidirectional, []
         for layer in range(0, len(cells), ways):
             if layer and self.dropout and self.training:
                 y = y.mapped(lambda data: ops.dropout(data, self.dropout)) if packed else ops.dropout(y, self.dropout)
             found = [over_time(cells[i], y, per_cell[i], back=i > layer) for i in range(layer, layer + ways)]
             last += [state for _, state in found]
-            outputs = [output for output, _ in found]
+            outputs: list[Any] = [output for output, _ in found]
             y = outputs[0] if ways == 1 else sequences.side_by_side(outputs) if packed else ops.concatenate(outputs, 2)
         kinds = zip(*last, strict=True)  # a single one is a view of the state, which has an axis more
         states = [s[0].reshape((1, *s[0].shape)) if len(s) == 1 else ops.stack(list(s), 0) for s in kinds]
@@ -98,7 +102,7 @@ class _Recurrent(Module):
         return ops.Split(0)(h0).tuple()
 
 
-def run_over_time(cell, x, start, back=False):
+def run_over_time(cell: Any, x: Any, start: Any, back: bool = False) -> Any:
     """A cell over (T, B, input), from the first time on or from the last: h at all times, and the last states."""
     if not back:
         return run(cell, x, start)
@@ -118,18 +122,18 @@ class RNN(_Recurrent):
 
     def __init__(
         self,
-        input_size,
-        hidden_size,
-        num_layers=1,
-        bias=True,
-        nonlinearity="tanh",
-        device=None,
-        dtype="float32",
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        nonlinearity: str = "tanh",
+        device: DeviceLike = None,
+        dtype: DTypeLike = "float32",
         *,
-        batch_first=False,
-        dropout=0.0,
-        bidirectional=False,
-    ):
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+    ) -> None:
         super().__init__()
 
         def cell(n):
@@ -137,7 +141,7 @@ class RNN(_Recurrent):
 
         self.rnn_cells = self._make(cell, input_size, hidden_size, num_layers, batch_first, dropout, bidirectional)
 
-    def forward(self, X, h0=None):
+    def forward(self, X: Any, h0: Any = None) -> Any:
         return self._forward(self.rnn_cells, X, (h0,))
 
 
@@ -151,17 +155,17 @@ class GRU(_Recurrent):
 
     def __init__(
         self,
-        input_size,
-        hidden_size,
-        num_layers=1,
-        bias=True,
-        device=None,
-        dtype="float32",
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        device: DeviceLike = None,
+        dtype: DTypeLike = "float32",
         *,
-        batch_first=False,
-        dropout=0.0,
-        bidirectional=False,
-    ):
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+    ) -> None:
         super().__init__()
 
         def cell(n):
@@ -169,7 +173,7 @@ class GRU(_Recurrent):
 
         self.gru_cells = self._make(cell, input_size, hidden_size, num_layers, batch_first, dropout, bidirectional)
 
-    def forward(self, X, h0=None):
+    def forward(self, X: Any, h0: Any = None) -> Any:
         return self._forward(self.gru_cells, X, (h0,))
 
 
@@ -183,17 +187,17 @@ class LSTM(_Recurrent):
 
     def __init__(
         self,
-        input_size,
-        hidden_size,
-        num_layers=1,
-        bias=True,
-        device=None,
-        dtype="float32",
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        device: DeviceLike = None,
+        dtype: DTypeLike = "float32",
         *,
-        batch_first=False,
-        dropout=0.0,
-        bidirectional=False,
-    ):
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+    ) -> None:
         super().__init__()
 
         def cell(n):
@@ -201,6 +205,6 @@ class LSTM(_Recurrent):
 
         self.lstm_cells = self._make(cell, input_size, hidden_size, num_layers, batch_first, dropout, bidirectional)
 
-    def forward(self, X, h=None):
+    def forward(self, X: Any, h: Any = None) -> Any:
         y, *last = self._forward(self.lstm_cells, X, (None, None) if h is None else both(self, h))
         return y, tuple(last)

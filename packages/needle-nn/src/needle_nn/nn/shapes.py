@@ -7,7 +7,10 @@
 """
 
 import math
+from typing import Any
 
+from needle.autograd import Tensor
+from needle.typing import Pair
 from needle_nn.nn.functional import resizing
 from needle_nn.nn.functional.images import pair
 from needle_nn.nn.module import Module, check_sizes, expect
@@ -16,11 +19,11 @@ from needle_nn.nn.module import Module, check_sizes, expect
 class Flatten(Module):
     """(N, a, b, ...) -> (N, a b ...), or with the axes from start_dim to end_dim as one"""
 
-    def __init__(self, start_dim=1, end_dim=-1):
+    def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
         super().__init__()
         self.start_dim, self.end_dim = start_dim, end_dim
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         shape, ndim = x.shape, x.ndim
         first, last = (i % max(ndim, 1) if -ndim <= i < ndim else i for i in (self.start_dim, self.end_dim))
         if (first, last) == (1, 0):  # (N,) has no axis 1: it becomes (N, 1)
@@ -36,11 +39,11 @@ class Flatten(Module):
 class Unflatten(Module):
     """One axis in several: (..., n, ...) -> (..., *unflattened_size, ...); one of these may be -1"""
 
-    def __init__(self, dim, unflattened_size):
+    def __init__(self, dim: int, unflattened_size: Any) -> None:
         super().__init__()
         self.dim, self.unflattened_size = dim, tuple(unflattened_size)
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         if not -x.ndim <= self.dim < x.ndim:
             raise ValueError(f"Unflatten: axis {self.dim} of shape {x.shape}")
         at = self.dim % x.ndim
@@ -61,14 +64,14 @@ class _Pad(Module):
     axes = "NCHW"
     value = 0.0
 
-    def __init__(self, padding):
+    def __init__(self, padding: Any) -> None:
         super().__init__()
         count = len(self.axes) - 2
         self.padding = (padding,) * (2 * count) if hasattr(type(padding), "__index__") else tuple(padding)
         if len(self.padding) != 2 * count:
             raise ValueError(f"{type(self).__name__}: padding {padding}: expected an int or {2 * count} of them")
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         expect(self, x, *self.axes)
         return resizing.pad(x, self.padding, self.mode, self.value)
 
@@ -80,7 +83,7 @@ class ZeroPad2d(_Pad):
 class ConstantPad2d(_Pad):
     """A value around images: an int, or (left, right, top, bottom)"""
 
-    def __init__(self, padding, value):
+    def __init__(self, padding: Any, value: float) -> None:
         super().__init__(padding)
         self.value = value
 
@@ -134,60 +137,62 @@ class Upsample(Module):
     align_corners : whether corners lie on corners
     """
 
-    def __init__(self, size=None, scale_factor=None, mode="nearest", align_corners=None):
+    def __init__(
+        self, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool | None = None
+    ) -> None:
         super().__init__()
         if (size is None) == (scale_factor is None):
             raise ValueError("Upsample: expected either size or scale_factor")
         self.size, self.scale_factor, self.mode, self.align_corners = size, scale_factor, mode, align_corners
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         return resizing.interpolate(x, self.size, self.scale_factor, self.mode, self.align_corners)
 
 
 class UpsamplingNearest2d(Upsample):
     """`Upsample` of images by their nearest pixels"""
 
-    def __init__(self, size=None, scale_factor=None):
+    def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
         super().__init__(size, scale_factor)
 
 
 class UpsamplingBilinear2d(Upsample):
     """`Upsample` of images by linear interpolation, corners on corners"""
 
-    def __init__(self, size=None, scale_factor=None):
+    def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
         super().__init__(size, scale_factor, "bilinear", True)
 
 
 class PixelShuffle(Module):
     """(N, C r r, H, W) -> (N, C, H r, W r)"""
 
-    def __init__(self, upscale_factor):
+    def __init__(self, upscale_factor: int) -> None:
         super().__init__()
         check_sizes(self, upscale_factor=upscale_factor)
         self.upscale_factor = upscale_factor
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         return resizing.pixel_shuffle(x, self.upscale_factor)
 
 
 class PixelUnshuffle(Module):
     """(N, C, H r, W r) -> (N, C r r, H, W)"""
 
-    def __init__(self, downscale_factor):
+    def __init__(self, downscale_factor: int) -> None:
         super().__init__()
         check_sizes(self, downscale_factor=downscale_factor)
         self.downscale_factor = downscale_factor
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         return resizing.pixel_unshuffle(x, self.downscale_factor)
 
 
 class Unfold(Module):
     """Every window as a column: (N, C, H, W) -> (N, C KH KW, OH OW)"""
 
-    def __init__(self, kernel_size, dilation=1, padding=0, stride=1):
+    def __init__(self, kernel_size: Pair, dilation: Pair = 1, padding: Any = 0, stride: Pair = 1) -> None:
         super().__init__()
         self.kernel_size, self.dilation, self.padding, self.stride = map(pair, (kernel_size, dilation, padding, stride))
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         return resizing.unfold(x, self.kernel_size, self.dilation, self.padding, self.stride)

@@ -1,5 +1,7 @@
 """A table of what a module is made of."""
 
+from typing import Any
+
 from needle import init
 from needle.autograd import Tensor
 from needle.modes import no_grad
@@ -22,7 +24,7 @@ def summary(module: Module, *input_shapes: tuple[int, ...]) -> str:
     modes = {name: part.training for name, part in modules.items()}
     outputs: dict[int, str] = {}
     tensors = [tensor for _, tensor in module._tensors()]
-    like = {"device": tensors[0].device, "dtype": tensors[0].dtype} if tensors else {}
+    like: dict[str, Any] = {"device": tensors[0].device, "dtype": tensors[0].dtype} if tensors else {}
     own = {name: part.__dict__["forward"] for name, part in modules.items() if "forward" in part.__dict__}
     for part in modules.values():
         part.__dict__["forward"] = _noting(part, outputs)  # an attribute of the object hides the method of its class

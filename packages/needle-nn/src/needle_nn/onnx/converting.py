@@ -42,7 +42,7 @@ def convert(graph: Graph, nodes: list[Fitted], outputs: list[int], names: list[s
 class _Conversion:
     """The names that the nodes' values have in the graph."""
 
-    def __init__(self, graph: Graph, nodes: list[Fitted], outputs: list[int]):
+    def __init__(self, graph: Graph, nodes: list[Fitted], outputs: list[int]) -> None:
         self.graph, self.nodes = graph, nodes
         self.names: list[Any] = []  # a list of names for a tuple
         uses = [0] * len(nodes)

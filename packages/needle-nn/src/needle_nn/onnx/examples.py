@@ -33,7 +33,7 @@ class Example:
     axes : the axis of the batch, or one for each argument
     """
 
-    def __init__(self, function: Callable[..., Any], args: Any, axes: Any, names: Sequence[str] | None):
+    def __init__(self, function: Callable[..., Any], args: Any, axes: Any, names: Sequence[str] | None) -> None:
         self.args = args if isinstance(args, tuple) else (args,)
         given = list(axes) if isinstance(axes, (tuple, list)) else [axes] * len(self.args)
         if len(given) != len(self.args):

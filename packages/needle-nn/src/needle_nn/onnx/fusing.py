@@ -29,7 +29,7 @@ class Fusing:
         uses: list[int],
         call: Callable[[int], Call],
         operand: Callable[[int], Operand],
-    ):
+    ) -> None:
         self.graph, self.nodes, self.uses, self.call, self.operand = graph, nodes, uses, call, operand
 
     def result(self, at: int) -> Any:

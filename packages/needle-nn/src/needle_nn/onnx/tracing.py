@@ -100,7 +100,7 @@ def _check(made: "_Nodes", what: str, value: Value, line: tuple[str, int]) -> No
 class _Nodes:
     """Nodes for values, each made once, after those of its inputs."""
 
-    def __init__(self, inputs: Mapping[str, Tensor], named: Mapping[str, Tensor], made: list[Value]):
+    def __init__(self, inputs: Mapping[str, Tensor], named: Mapping[str, Tensor], made: list[Value]) -> None:
         self.nodes: list[Node] = []
         self.places: dict[int, int] = {}  # of values, by id
         self.kept: list[Value] = []  # whose ids must not be given to others

@@ -59,7 +59,7 @@ class Adam(Optimizer):
         amsgrad: bool = False,
         fused: Any = None,
         foreach: Any = None,
-    ):
+    ) -> None:
         if amsgrad:
             self.amsgrad, self.in_one_call, self.states = True, False, ("m", "v", "largest")
             self.largest: dict[Tensor, NDArray] = {}
@@ -101,7 +101,7 @@ class Adam(Optimizer):
                 g = g + p * weight_decay
             nd.accumulate(m, g, beta1, 1 - beta1)
             nd.accumulate(v, g * g, beta2, 1 - beta2)
-            largest[...] = nd.maximum(largest, v)  # type: ignore[attr-defined]
+            largest[...] = nd.maximum(largest, v)
             p -= m * (lr / correction1) / ((largest / correction2).sqrt() + eps)
 
     def _numbers(self, group: dict[str, Any]) -> tuple[float, ...]:
@@ -143,5 +143,5 @@ class AdamW(Adam):
         amsgrad: bool = False,
         fused: Any = None,
         foreach: Any = None,
-    ):
+    ) -> None:
         super().__init__(params, lr, beta1, beta2, eps, weight_decay, betas=betas, amsgrad=amsgrad)

@@ -27,6 +27,7 @@ class RMSprop(Optimizer):
     weight_decay : penalty weight_decay/2 |p|^2
     momentum : u = momentum u + g' / (sqrt(v) + eps);  p -= lr u
     centered : the variance v - mean^2 in place of v, with mean = alpha mean + (1 - alpha) g'
+    foreach : PyTorch's; of no effect
 
     `v`, `u` and `mean` are {parameter: NDArray}.
 
@@ -54,9 +55,10 @@ class RMSprop(Optimizer):
         weight_decay: float = 0.0,
         momentum: float = 0.0,
         centered: bool = False,
-    ):
+        foreach: Any = None,
+    ) -> None:
         numbers = {"lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay, "momentum": momentum}
-        super().__init__(params, **numbers, centered=centered)
+        super().__init__(params, numbers, centered=centered)
 
     def fills(self, group: dict[str, Any]) -> tuple[str, ...]:
         return ("v", *(["mean"] if group["centered"] else []), *(["u"] if group["momentum"] else []))
@@ -95,6 +97,7 @@ class Adagrad(Optimizer):
     weight_decay : penalty weight_decay/2 |p|^2
     initial : where s starts
     eps : added to the root
+    foreach : PyTorch's; of no effect
 
     `s` is {parameter: NDArray}.
 
@@ -119,9 +122,10 @@ class Adagrad(Optimizer):
         weight_decay: float = 0.0,
         initial: float = 0.0,
         eps: float = 1e-10,
-    ):
+        foreach: Any = None,
+    ) -> None:
         numbers = {"lr": lr, "lr_decay": lr_decay, "weight_decay": weight_decay, "initial": initial, "eps": eps}
-        super().__init__(params, **numbers)
+        super().__init__(params, numbers)
 
     def fills(self, group: dict[str, Any]) -> tuple[str, ...]:
         return self.states
@@ -148,6 +152,7 @@ class Adadelta(Optimizer):
     rho : in [0, 1), weight of the past in the means of squares
     eps : added below the roots
     weight_decay : penalty weight_decay/2 |p|^2, through g' = g + weight_decay p
+    foreach : PyTorch's; of no effect
 
     `v` and `a` are {parameter: NDArray}.
 
@@ -171,7 +176,8 @@ class Adadelta(Optimizer):
         rho: float = 0.9,
         eps: float = 1e-6,
         weight_decay: float = 0.0,
-    ):
+        foreach: Any = None,
+    ) -> None:
         super().__init__(params, lr=lr, rho=rho, eps=eps, weight_decay=weight_decay)
 
     def fills(self, group: dict[str, Any]) -> tuple[str, ...]:

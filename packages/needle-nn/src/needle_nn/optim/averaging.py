@@ -35,7 +35,7 @@ class EMA:
     [8.0]
     """
 
-    def __init__(self, params: Iterable[Tensor], decay: float = 0.999, ramp: bool = False):
+    def __init__(self, params: Iterable[Tensor], decay: float = 0.999, ramp: bool = False) -> None:
         self.decay, self.ramp, self.t = number("EMA", "decay", decay, 0, 1), bool(ramp), 0
         self.params = [params] if isinstance(params, Tensor) else tensors("EMA", params)
         if not self.params:

@@ -68,7 +68,7 @@ class ClosureOptimizer(Optimizer):
 class Counted:
     """A closure, and how often it has been called."""
 
-    def __init__(self, closure: Closure):
+    def __init__(self, closure: Closure) -> None:
         self.closure, self.calls = closure, 0
 
     def __call__(self) -> Any:

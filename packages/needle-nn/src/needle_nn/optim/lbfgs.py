@@ -55,7 +55,7 @@ class LBFGS(ClosureOptimizer):
         max_eval: int | None = None,
         history_size: int | None = None,
         line_search_fn: str | None = None,
-    ):
+    ) -> None:
         if line_search_fn not in (None, "strong_wolfe"):
             raise ValueError(f"LBFGS: line_search_fn {line_search_fn!r}: expected None or 'strong_wolfe'")
         if line_search is None:

@@ -34,7 +34,7 @@ LRScheduler = Schedule
 class MultiStepLR(Schedule):
     """lr = base gamma^n, n the number of milestones that t has reached"""
 
-    def __init__(self, optimizer: Optimizer, milestones: Sequence[int], gamma: float = 0.1):
+    def __init__(self, optimizer: Optimizer, milestones: Sequence[int], gamma: float = 0.1) -> None:
         self.milestones = [count("MultiStepLR", f"milestone {i}", m, 0) for i, m in enumerate(milestones)]
         self.gamma = number("MultiStepLR", "gamma", gamma)
         super().__init__(optimizer)
@@ -46,7 +46,7 @@ class MultiStepLR(Schedule):
 class ExponentialLR(Schedule):
     """lr = base gamma^t"""
 
-    def __init__(self, optimizer: Optimizer, gamma: float):
+    def __init__(self, optimizer: Optimizer, gamma: float) -> None:
         self.gamma = number("ExponentialLR", "gamma", gamma)
         super().__init__(optimizer)
 
@@ -57,7 +57,9 @@ class ExponentialLR(Schedule):
 class LambdaLR(Schedule):
     """lr = base lr_lambda(t); a list has a function for each group"""
 
-    def __init__(self, optimizer: Optimizer, lr_lambda: Callable[[int], float] | Sequence[Callable[[int], float]]):
+    def __init__(
+        self, optimizer: Optimizer, lr_lambda: Callable[[int], float] | Sequence[Callable[[int], float]]
+    ) -> None:
         given: Any = lr_lambda
         self.functions = list(given) if isinstance(given, (list, tuple)) else [given] * len(optimizer.param_groups)
         for function in self.functions:
@@ -111,7 +113,7 @@ class CyclicLR(Schedule):
         gamma: float = 1.0,
         *,
         cycle_momentum: bool = False,
-    ):
+    ) -> None:
         if mode not in ("triangular", "triangular2", "exp_range"):
             raise ValueError(f"CyclicLR: mode {mode!r}: expected 'triangular', 'triangular2' or 'exp_range'")
         if cycle_momentum:
@@ -134,7 +136,7 @@ class LinearLR(Schedule):
 
     def __init__(
         self, optimizer: Optimizer, start_factor: float = 1 / 3, end_factor: float = 1.0, total_iters: int = 5
-    ):
+    ) -> None:
         self.start = number("LinearLR", "start_factor", start_factor)
         self.end = number("LinearLR", "end_factor", end_factor)
         self.total = count("LinearLR", "total_iters", total_iters, 0)
@@ -148,7 +150,7 @@ class LinearLR(Schedule):
 class ConstantLR(Schedule):
     """lr = base factor for total_iters steps, then base"""
 
-    def __init__(self, optimizer: Optimizer, factor: float = 1 / 3, total_iters: int = 5):
+    def __init__(self, optimizer: Optimizer, factor: float = 1 / 3, total_iters: int = 5) -> None:
         self.factor = number("ConstantLR", "factor", factor)
         self.total = count("ConstantLR", "total_iters", total_iters, 0)
         super().__init__(optimizer)
@@ -160,7 +162,7 @@ class ConstantLR(Schedule):
 class PolynomialLR(Schedule):
     """lr = base (1 - min(t / total_iters, 1))^power"""
 
-    def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0):
+    def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0) -> None:
         self.total, self.power = (
             count("PolynomialLR", "total_iters", total_iters),
             number("PolynomialLR", "power", power),
@@ -174,7 +176,7 @@ class PolynomialLR(Schedule):
 class CosineAnnealingLR(Schedule):
     """lr = eta_min + (base - eta_min) (1 + cos(pi t / T_max)) / 2: up again after T_max; `CosineLR` stays down"""
 
-    def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0):
+    def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0) -> None:
         self.half = count("CosineAnnealingLR", "T_max", T_max)
         self.low = number("CosineAnnealingLR", "eta_min", eta_min)
         super().__init__(optimizer)
@@ -186,7 +188,7 @@ class CosineAnnealingLR(Schedule):
 class CosineAnnealingWarmRestarts(Schedule):
     """lr from base down to eta_min along half a cosine, again and again: in T_0 steps, then in T_0 T_mult, and so on"""
 
-    def __init__(self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0):
+    def __init__(self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0) -> None:
         what = "CosineAnnealingWarmRestarts"
         self.first, self.times = count(what, "T_0", T_0), count(what, "T_mult", T_mult)
         self.low = number(what, "eta_min", eta_min)
@@ -204,7 +206,7 @@ class CosineAnnealingWarmRestarts(Schedule):
 class SequentialLR(Schedule):
     """One schedule after the other, each from its beginning: the next one at every milestone"""
 
-    def __init__(self, optimizer: Optimizer, schedulers: Sequence[Schedule], milestones: Sequence[int]):
+    def __init__(self, optimizer: Optimizer, schedulers: Sequence[Schedule], milestones: Sequence[int]) -> None:
         self.milestones = [count("SequentialLR", f"milestone {i}", m) for i, m in enumerate(milestones)]
         self.schedules = list(schedulers)
         if len(self.schedules) != len(self.milestones) + 1:
@@ -231,7 +233,7 @@ class SequentialLR(Schedule):
 class ChainedScheduler(Schedule):
     """Several schedules at once: lr = base times the factor of each; of those that are factors of the rate before"""
 
-    def __init__(self, schedulers: Sequence[Schedule], optimizer: Optimizer | None = None):
+    def __init__(self, schedulers: Sequence[Schedule], optimizer: Optimizer | None = None) -> None:
         self.schedules = list(schedulers)
         if not self.schedules:
             raise ValueError("ChainedScheduler: no schedules")
@@ -280,7 +282,7 @@ class OneCycleLR(schedules.OneCycleLR):
         max_momentum: float = 0.95,
         div_factor: float = 25.0,
         final_div_factor: float = 1e4,
-    ):
+    ) -> None:
         if anneal_strategy not in ("cos", "linear"):
             raise ValueError(f"OneCycleLR: anneal_strategy {anneal_strategy!r}: expected 'cos' or 'linear'")
         self.linear = anneal_strategy == "linear"
@@ -340,7 +342,7 @@ class ReduceLROnPlateau(ReduceOnPlateau):
         cooldown: int = 0,
         min_lr: float = 0.0,
         eps: float = 1e-8,
-    ):
+    ) -> None:
         if threshold_mode not in ("rel", "abs"):
             raise ValueError(f"ReduceLROnPlateau: threshold_mode {threshold_mode!r}: expected 'rel' or 'abs'")
         self.eps = number("ReduceLROnPlateau", "eps", eps)

@@ -20,7 +20,7 @@ class _Moments(Optimizer):
     lr, eps, weight_decay = Option(), Option(), Option()
     beta1, beta2 = Option(below=1), Option(below=1)
 
-    def __init__(self, params: Iterable[Any], beta1: Any, beta2: Any, betas: Any, **options: Any):
+    def __init__(self, params: Iterable[Any], beta1: Any, beta2: Any, betas: Any, **options: Any) -> None:
         beta1, beta2 = both_betas(type(self).__name__, beta1, beta2, betas)
         super().__init__(params, beta1=beta1, beta2=beta2, **options)
 
@@ -48,6 +48,7 @@ class NAdam(_Moments):
     ----------
     params, lr, beta1, beta2, eps, weight_decay, betas : as for Adam
     momentum_decay : how fast c_t comes near to beta1
+    foreach : PyTorch's; of no effect
 
     >>> import needle as ndl
     >>> w = ndl.Tensor([1.0, -100.0])
@@ -71,7 +72,8 @@ class NAdam(_Moments):
         momentum_decay: float = 0.004,
         *,
         betas: Any = None,
-    ):
+        foreach: Any = None,
+    ) -> None:
         options = {"lr": lr, "eps": eps, "weight_decay": weight_decay, "momentum_decay": momentum_decay}
         super().__init__(params, beta1, beta2, betas, **options)
         self.products: dict[tuple[float, float], tuple[int, float]] = {}
@@ -107,6 +109,7 @@ class Adamax(Optimizer):
     Parameters
     ----------
     params, lr, beta1, beta2, eps, weight_decay, betas : as for Adam
+    foreach : PyTorch's; of no effect
 
     >>> import needle as ndl
     >>> w = ndl.Tensor([1.0, -100.0])
@@ -131,7 +134,8 @@ class Adamax(Optimizer):
         weight_decay: float = 0.0,
         *,
         betas: Any = None,
-    ):
+        foreach: Any = None,
+    ) -> None:
         beta1, beta2 = both_betas("Adamax", beta1, beta2, betas)
         super().__init__(params, lr=lr, beta1=beta1, beta2=beta2, eps=eps, weight_decay=weight_decay)
 
@@ -145,7 +149,7 @@ class Adamax(Optimizer):
         for p, g, m, n in zip(arrays, grads, *states, strict=True):
             g = g + p * decay if decay else g
             nd.accumulate(m, g, beta1, 1 - beta1)
-            n[...] = nd.maximum(n * group["beta2"], g.abs() + group["eps"])  # type: ignore[attr-defined]
+            n[...] = nd.maximum(n * group["beta2"], g.abs() + group["eps"])
             p -= m / n * rate
 
     def _rate(self, group: dict[str, Any]) -> float:
@@ -160,6 +164,7 @@ class RAdam(_Moments):
     Parameters
     ----------
     params, lr, beta1, beta2, eps, weight_decay, betas : as for Adam
+    foreach : PyTorch's; of no effect
 
     >>> import needle as ndl
     >>> w = ndl.Tensor([1.0])
@@ -180,7 +185,8 @@ class RAdam(_Moments):
         weight_decay: float = 0.0,
         *,
         betas: Any = None,
-    ):
+        foreach: Any = None,
+    ) -> None:
         super().__init__(params, beta1, beta2, betas, lr=lr, eps=eps, weight_decay=weight_decay)
 
     def update(self, group: dict[str, Any], params: list[Tensor], arrays: list[NDArray], grads: list[NDArray]) -> None:
@@ -234,7 +240,7 @@ class Lion(Optimizer):
         weight_decay: float = 0.0,
         *,
         betas: Any = None,
-    ):
+    ) -> None:
         beta1, beta2 = both_betas("Lion", beta1, beta2, betas)
         super().__init__(params, lr=lr, beta1=beta1, beta2=beta2, weight_decay=weight_decay)
 

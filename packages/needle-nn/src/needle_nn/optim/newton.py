@@ -30,7 +30,7 @@ class Newton(ClosureOptimizer):
 
     lr, damping = Option(), Option()
 
-    def __init__(self, params: Iterable[Any], lr: float = 1.0, damping: float = 0.0):
+    def __init__(self, params: Iterable[Any], lr: float = 1.0, damping: float = 0.0) -> None:
         super().__init__(params, lr=lr, damping=damping)
 
     def step(self, closure: Closure | None = None) -> float:

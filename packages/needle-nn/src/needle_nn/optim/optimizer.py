@@ -1,6 +1,8 @@
 """What optimizers have in common: parameters in groups, which gradients there are, and their state."""
 
-from collections.abc import Callable, Iterable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from typing import Any
 
 import needle_ndarray as nd
@@ -20,7 +22,7 @@ class Optimizer:
     Parameters
     ----------
     params : Tensors, or groups of them with numbers of their own: [{"params": [w], "lr": 0.1}, {"params": [b]}]
-    options : the numbers of every group that does not say otherwise
+    defaults, options : the numbers of every group that does not say otherwise
 
     `params` lists all parameters, `param_groups` holds the groups, and `t` counts the steps. A number like `lr` can be read and
     set as an attribute: it stands for all groups.
@@ -48,12 +50,18 @@ class Optimizer:
     #: said by the class that writes `update` or `step`; `needle.distributed.sharded` asks.
     elementwise = False
 
-    def __init__(self, params: Iterable[Any], **options: Any):
+    def __init__(self, params: Iterable[Any], defaults: Mapping[str, Any] | None = None, **options: Any) -> None:
+        options = {**(defaults or {}), **options}
         self.param_groups = self._groups(params, options)
         self.params: list[Tensor] = [p for group in self.param_groups for p in group["params"]]
         self.t = 0
         for name in self.states:
             setattr(self, name, {})
+
+    @cached_property
+    def state(self) -> dict[Tensor, dict[str, Any]]:
+        """What an optimizer written as for PyTorch keeps: for each parameter a dict of Tensors and numbers."""
+        return defaultdict(dict)
 
     @property
     def defaults(self) -> dict[str, Any]:

@@ -72,7 +72,7 @@ def count(what: str, name: str, value: Any, low: int = 1) -> int:
 class Option:
     """A number in [low, below) of every group: reading gives that of the first group, assigning sets it in all of them."""
 
-    def __init__(self, low: float = 0.0, below: float = math.inf):
+    def __init__(self, low: float = 0.0, below: float = math.inf) -> None:
         self.low, self.below = low, below
 
     def __set_name__(self, owner: type, name: str) -> None:

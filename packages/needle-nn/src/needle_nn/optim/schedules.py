@@ -16,7 +16,7 @@ class Schedule:
     A subclass writes `rate`. `t` counts the steps, `last_lr` lists the rates of the groups.
     """
 
-    def __init__(self, optimizer: Optimizer):
+    def __init__(self, optimizer: Optimizer) -> None:
         if not isinstance(optimizer, Optimizer):
             raise TypeError(f"{type(self).__name__}: expected an Optimizer, got {type(optimizer).__name__}")
         self.optimizer, self.t = optimizer, 0
@@ -86,7 +86,7 @@ class StepLR(Schedule):
     [1.0, 1.0, 0.5, 0.5, 0.25]
     """
 
-    def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1):
+    def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1) -> None:
         self.step_size, self.gamma = count("StepLR", "step_size", step_size), number("StepLR", "gamma", gamma)
         super().__init__(optimizer)
 
@@ -97,7 +97,7 @@ class StepLR(Schedule):
 class LambdaLR(Schedule):
     """lr = base factor(t)"""
 
-    def __init__(self, optimizer: Optimizer, factor: Callable[[int], float]):
+    def __init__(self, optimizer: Optimizer, factor: Callable[[int], float]) -> None:
         if not callable(factor):
             raise TypeError(f"LambdaLR: factor: expected a function, got {type(factor).__name__}")
         self.factor = factor
@@ -122,7 +122,7 @@ class CosineLR(Schedule):
     (None, 0.5)
     """
 
-    def __init__(self, optimizer: Optimizer, total_steps: int, min_lr: float = 0.0):
+    def __init__(self, optimizer: Optimizer, total_steps: int, min_lr: float = 0.0) -> None:
         self.total_steps, self.min_lr = (
             count("CosineLR", "total_steps", total_steps),
             number("CosineLR", "min_lr", min_lr),
@@ -147,7 +147,7 @@ class WarmupLR(Schedule):
     [0.25, 0.5, 0.75, 1.0, 1.0, 0.5]
     """
 
-    def __init__(self, optimizer: Optimizer, warmup_steps: int, after: Schedule | None = None):
+    def __init__(self, optimizer: Optimizer, warmup_steps: int, after: Schedule | None = None) -> None:
         self.warmup_steps, self.after = count("WarmupLR", "warmup_steps", warmup_steps), after
         if after is not None and (not isinstance(after, Schedule) or after.optimizer is not optimizer):
             raise TypeError("WarmupLR: after: expected a Schedule of the same optimizer")
@@ -187,7 +187,7 @@ class OneCycleLR(Schedule):
         up: float = 0.3,
         div: float = 25.0,
         final_div: float = 1e4,
-    ):
+    ) -> None:
         self.max_lr, self.total_steps = (
             number("OneCycleLR", "max_lr", max_lr),
             count("OneCycleLR", "total_steps", total_steps),
@@ -238,7 +238,7 @@ class ReduceOnPlateau(Schedule):
         cooldown: int = 0,
         min_lr: float = 0.0,
         mode: str = "min",
-    ):
+    ) -> None:
         what = "ReduceOnPlateau"
         if mode not in ("min", "max"):
             raise ValueError(f"{what}: mode = {mode!r}: expected 'min' or 'max'")

@@ -59,7 +59,7 @@ class SGD(Optimizer):
         dampening: float | None = None,
         fused: Any = None,
         foreach: Any = None,
-    ):
+    ) -> None:
         if dampening is None and not unbiased and follows_torch():
             dampening = 0.0
         numbers = {

@@ -1,5 +1,6 @@
 """Arrays that belong to parameters, as state_dicts have them: named by the place of the parameter."""
 
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,8 @@ def numbered(params: list[Tensor], kept: dict[Tensor, Any]) -> dict[str, Any]:
 
 
 def _copied(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _copied(part) for name, part in value.items()}
     if isinstance(value, Tensor):
         return Tensor.make_const(value.realize_cached_data().copy())
     return value.copy() if isinstance(value, (NDArray, np.ndarray)) else value
@@ -42,8 +45,19 @@ def check_complete(what: str, params: list[Tensor], places: list[int], kept: dic
         raise ValueError(f"{what}: no entry for parameter {', '.join(missing)}: the state is incomplete")
 
 
+def _as_tensor(value: Any) -> Any:
+    """A copy of an array as a Tensor; numbers and texts as they are."""
+    value = value.realize_cached_data() if isinstance(value, Tensor) else value
+    return Tensor.make_const(nd.array(value)) if isinstance(value, (NDArray, np.ndarray)) else value
+
+
 def restored(what: str, params: list[Tensor], given: Any) -> dict[Tensor, Any]:
     """Like `keyed`, with values of the types they had; numbers too."""
+    if any(isinstance(value, Mapping) for value in given.values()):
+        made = {
+            params[int(key)]: {name: _as_tensor(part) for name, part in value.items()} for key, value in given.items()
+        }
+        return defaultdict(dict, made)
     numbers = {key: value for key, value in given.items() if isinstance(value, (int, float))}
     kept: dict[Tensor, Any] = dict(keyed(what, params, {k: v for k, v in given.items() if k not in numbers}))
     for key, value in given.items():

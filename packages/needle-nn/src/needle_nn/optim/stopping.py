@@ -23,7 +23,7 @@ class EarlyStopping:
     (0.5, 2)
     """
 
-    def __init__(self, patience: int = 10, min_delta: float = 0.0, mode: str = "min"):
+    def __init__(self, patience: int = 10, min_delta: float = 0.0, mode: str = "min") -> None:
         if mode not in ("min", "max"):
             raise ValueError(f"EarlyStopping: mode = {mode!r}: expected 'min' or 'max'")
         self.patience, self.mode = count("EarlyStopping", "patience", patience), mode

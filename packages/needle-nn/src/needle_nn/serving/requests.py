@@ -18,7 +18,7 @@ from needle_nn.generation import Sampling, UpToStop
 class Refused(ValueError):
     """A request that is not served; the message says why in one line, `status` as HTTP has it."""
 
-    def __init__(self, message: str, status: int = 400):
+    def __init__(self, message: str, status: int = 400) -> None:
         super().__init__(message)
         self.status = status
 

@@ -67,7 +67,7 @@ class Turns:
 class Timed(io.RawIOBase):
     """What comes from a client, which has so many seconds for all of it."""
 
-    def __init__(self, client: socket.socket, seconds: float):
+    def __init__(self, client: socket.socket, seconds: float) -> None:
         self.client, self.seconds, self.end = client, seconds, time.monotonic() + seconds
 
     def readable(self) -> bool:
@@ -100,7 +100,7 @@ class Server(ThreadingHTTPServer):
 
     def __init__(
         self, writer: Any, port: int = 8000, title: str = "", limits: Limits | None = None, quiet: bool = False
-    ):
+    ) -> None:
         self.writer, self.title, self.limits, self.quiet = writer, title, limits or Limits(), quiet
         self.turns, self.stopping = Turns(), threading.Event()
         self._places = threading.BoundedSemaphore(self.limits.requests)

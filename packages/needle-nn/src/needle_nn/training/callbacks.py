@@ -66,7 +66,7 @@ class Callback:
 class ProgressBar(Callback):
     """A bar for the epoch under way (on a terminal only), and a line for each that is done."""
 
-    def __init__(self, file: TextIO | None = None, bar: bool | None = None):
+    def __init__(self, file: TextIO | None = None, bar: bool | None = None) -> None:
         self.file, self.bar = file, bar
         self.shown: tqdm | None = None
 
@@ -122,7 +122,7 @@ class MetricsFile(Callback):
     the file is locked.
     """
 
-    def __init__(self, path: str | os.PathLike, every: int = 10):
+    def __init__(self, path: str | os.PathLike, every: int = 10) -> None:
         self.path, self.every = Path(path), every
         self._file: BinaryIO | None = None
 
@@ -187,7 +187,7 @@ class SaveCheckpoints(Callback):
         keep: int = 2,
         extra: Any = None,
         go_on: str | None = None,
-    ):
+    ) -> None:
         self.checkpoints = folder if isinstance(folder, Checkpoints) else Checkpoints(folder, keep)
         self.every, self.extra = every, extra
         place = os.fspath(self.checkpoints.folder)
@@ -222,7 +222,7 @@ class EarlyStop(Callback):
 
     on_every_rank = True
 
-    def __init__(self, stopping: Any, metric: str = "valid_loss"):
+    def __init__(self, stopping: Any, metric: str = "valid_loss") -> None:
         self.stopping, self.metric = stopping, metric
 
     def on_epoch_end(self, trainer: Any, logs: dict[str, Any]) -> None:
@@ -241,7 +241,7 @@ class Plateau(Callback):
 
     on_every_rank = True
 
-    def __init__(self, schedule: Any, metric: str = "valid_loss"):
+    def __init__(self, schedule: Any, metric: str = "valid_loss") -> None:
         self.schedule, self.metric = schedule, metric
 
     def on_epoch_end(self, trainer: Any, logs: dict[str, Any]) -> None:
@@ -259,7 +259,7 @@ class Average(Callback):
 
     on_every_rank = True
 
-    def __init__(self, ema: Any):
+    def __init__(self, ema: Any) -> None:
         self.ema = ema
 
     def on_step_end(self, trainer: Any) -> None:
@@ -283,7 +283,7 @@ class ProfileSteps(Callback):
     quiet : write the trace only
     """
 
-    def __init__(self, path: str | os.PathLike, steps: int = 20, skip: int = 3, quiet: bool = False):
+    def __init__(self, path: str | os.PathLike, steps: int = 20, skip: int = 3, quiet: bool = False) -> None:
         self.path, self.steps, self.skip, self.quiet = path, steps, max(skip, 1), quiet
         self.profile = needle.profile()
         self._seen, self._running = 0, contextlib.ExitStack()
@@ -312,7 +312,7 @@ class ProfileSteps(Callback):
 class TensorBoard(Callback):
     """Write loss and metrics for TensorBoard; needs `pip install "needle-nn[tensorboard]"`."""
 
-    def __init__(self, folder: str | os.PathLike, every: int = 10):
+    def __init__(self, folder: str | os.PathLike, every: int = 10) -> None:
         try:
             from tensorboard.compat.proto import event_pb2, summary_pb2
             from tensorboard.summary.writer.event_file_writer import EventFileWriter

@@ -21,6 +21,15 @@ class Row(NamedTuple):
     problem: str | None = None
 
 
+class History(list[dict[str, Any]]):
+    """Rows of a run, as metrics.jsonl has them, whose curves a notebook shows; `History(read_metrics(path))` has a file's."""
+
+    def _repr_html_(self) -> str:
+        from needle_nn.notebook import history_html
+
+        return history_html(self)
+
+
 def read_metrics(path: str | os.PathLike) -> list[dict[str, Any]]:
     """The rows of a metrics.jsonl; a last line that was cut off is left out.
 

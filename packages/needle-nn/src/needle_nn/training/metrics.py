@@ -63,7 +63,7 @@ class Accuracy:
     (1.0, 1)
     """
 
-    def __init__(self, k: int = 1, ignore_index: int | None = None):
+    def __init__(self, k: int = 1, ignore_index: int | None = None) -> None:
         self.k, self.ignore_index = k, ignore_index
 
     def __call__(self, output: Any, target: Any) -> float:

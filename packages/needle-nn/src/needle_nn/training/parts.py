@@ -44,7 +44,7 @@ class Parts:
         figures: int = 1,
         seed: int = 0,
         apart: Communicator | None = None,
-    ):
+    ) -> None:
         self.tree, self.apart = GradientTree(params, count, world, apart), apart
         self.world = world if world is not None and world.size > 1 else None
         self.mine, self.count, self.seed = self.tree.mine, count, seed
@@ -128,7 +128,7 @@ class Parts:
         if self.capacity > capacity:
             kept = world.all_gather(nd.array(_table(most, self.capacity, rows), "float64")).numpy()
         there = [(rank, i) for rank in range(world.size) for i in range(int(head[rank, 0]))]
-        present = (head[:, 2:] > 0).any(axis=0).tolist()
+        present: list[bool] = np.any(head[:, 2:] > 0, axis=0).tolist()
         return [_pairs(tables[place]) for place in there], [kept[place] for place in there], present
 
     def _encoded(self, statistics: Statistics) -> np.ndarray:

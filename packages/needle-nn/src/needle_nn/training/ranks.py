@@ -22,7 +22,7 @@ from needle_nn.training.parts import Figures
 class Ranks:
     """The ranks of a training: `world` is None where there is one only, and nothing is asked of it then."""
 
-    def __init__(self, world: Communicator | None, parts: int, model: Any = None):
+    def __init__(self, world: Communicator | None, parts: int, model: Any = None) -> None:
         if world is not None and not isinstance(world, Communicator):
             raise TypeError(f"Trainer: world is {described(world)}, expected what needle.distributed.init() gives")
         if world is not None and parts < world.size:

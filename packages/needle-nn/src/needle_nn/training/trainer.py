@@ -29,6 +29,7 @@ from needle_nn.distributed.parallel import parts_of
 from needle_nn.optim import clip_grad_norm
 from needle_nn.training.arguments import check_options, check_parts, form_of
 from needle_nn.training.callbacks import Callback
+from needle_nn.training.history import History
 from needle_nn.training.interrupts import asking_first
 from needle_nn.training.metrics import Mean, count_targets
 from needle_nn.training.parts import Figures, Parts, Statistics
@@ -56,7 +57,8 @@ class Trainer:
         ends with the bits that one process has. Callbacks are told on rank 0 alone, unless they are `on_every_rank`
     overlap : with `world`, send gradients while backward goes on: the same bits, sooner where messages take long and cores are free
 
-    `epoch` counts finished epochs, `step` steps of the optimizer, `batch` batches of the epoch under way.
+    `epoch` counts finished epochs, `step` steps of the optimizer, `batch` batches of the epoch under way. `history` has the
+    metrics of the epochs that this Trainer has seen, and shows their curves in a notebook.
 
     Means over several batches, gradients too, have the number of targets as weights: the elements of `target`, or what the loss or
     the metric answers to `count_targets(target)` where it leaves some of them out (`nn.SoftmaxLoss(ignore_index=0)`).
@@ -78,10 +80,11 @@ class Trainer:
         capture: bool = False,
         world: Communicator | None = None,
         overlap: bool = False,
-    ):
+    ) -> None:
         check_parts(model, optimizer, loss)
         check_options(metrics, callbacks, schedule_every, accumulate)
         self.model, self.optimizer, self.loss = model, optimizer, loss
+        self.history = History()
         self.metrics, self.callbacks = dict(metrics or {}), list(callbacks)
         self.schedule, self.schedule_every = schedule, schedule_every
         self.accumulate, self.clip_norm = accumulate, clip_norm
@@ -135,6 +138,10 @@ class Trainer:
             for callback in self.callbacks:
                 stack.enter_context(callback.fitting(self))
             return self._fit(loader, valid)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return self.history._repr_html_()
 
     def _join(self, loader: Any) -> None:
         """Make sure that all ranks are about to do the same, and get ready for steps of several parts."""
@@ -209,7 +216,9 @@ class Trainer:
             logs |= {f"valid_{name}": value for name, value in self._evaluate(valid, self.ranks).items()}
         if not self.batch:
             self._means = self._new_means()
-        self._tell("on_epoch_end", logs | {"lr": self.lr, "seconds": self.seconds})
+        told = logs | {"lr": self.lr, "seconds": self.seconds}
+        self.history.append({"kind": "epoch", **told})
+        self._tell("on_epoch_end", told)
         return logs
 
     def _learn(self, batch: Any, group: int) -> bool:

@@ -9,18 +9,20 @@ Kernels have PyTorch's layout: (out, in / groups, KH, KW), and (in, out / groups
 """
 
 import math
+from typing import Any
 
 import numpy as np
 
 from needle import Tensor, ops
+from needle.typing import Pair
 
 __all__ = [
-    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_max_pool1d", "adaptive_max_pool2d", "avg_pool1d", "avg_pool2d",
-    "conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d", "max_pool1d", "max_pool2d",
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_max_pool1d", "adaptive_max_pool2d", "avg_pool1d",
+    "avg_pool2d", "conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d", "max_pool1d", "max_pool2d",
 ]  # fmt: skip
 
 
-def pair(value, what="kernel_size") -> tuple[int, int]:
+def pair(value: Any, what: str = "kernel_size") -> tuple[int, int]:
     """(rows, columns) from one number or two."""
     both = (value, value) if hasattr(type(value), "__index__") else value
     if not isinstance(both, (tuple, list)) or len(both) != 2 or not all(hasattr(type(n), "__index__") for n in both):
@@ -29,7 +31,7 @@ def pair(value, what="kernel_size") -> tuple[int, int]:
     return rows.__index__(), columns.__index__()
 
 
-def single(value, what="kernel_size") -> int:
+def single(value: Any, what: str = "kernel_size") -> int:
     """A number, or the one in a tuple."""
     one = value[0] if isinstance(value, (tuple, list)) and len(value) == 1 else value
     if not hasattr(type(one), "__index__"):
@@ -37,7 +39,7 @@ def single(value, what="kernel_size") -> int:
     return one.__index__()
 
 
-def check_axes(what, x, axes):
+def check_axes(what: str, x: Tensor, axes: Any) -> None:
     """Raise unless x has as many axes as there are letters."""
     if x.ndim != len(axes):
         raise ValueError(f"{what}: input has shape {x.shape}, expected ({', '.join(axes)})")
@@ -67,7 +69,7 @@ def _as_sequence(y):
 # ---- Convolution --------------------------------------------------------------------------------------------------------
 
 
-def same_padding(what, padding, window, stride, dilation):
+def same_padding(what: str, padding: Any, window: Any, stride: Any, dilation: Any) -> Any:
     """The widths around every axis that "same" and "valid" stand for; numbers as they are."""
     if padding == "valid":
         return 0
@@ -81,7 +83,15 @@ def same_padding(what, padding, window, stride, dilation):
     return tuple([(total // 2, total - total // 2) for total in totals])
 
 
-def conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
+def conv2d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Pair = 1,
+    padding: Any = 0,
+    dilation: Pair = 1,
+    groups: int = 1,
+) -> Tensor:
     """y[n, f, i, j] = b[f] + sum over c, u, v of x[n, c, s i + d u - p, s j + d v - p] W[f, c, u, v]"""
     _check_kernel("conv2d", input, weight, "NCHW", groups, 1, "(out, in / groups, KH, KW)")
     around = same_padding("conv2d", padding, weight.shape[2:], pair(stride, "conv2d: stride"), pair(dilation))
@@ -89,7 +99,15 @@ def conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     return _second(ops.conv2d(_last(input), kernel, bias, stride, around, dilation, groups))
 
 
-def conv1d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
+def conv1d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Pair = 1,
+    padding: Any = 0,
+    dilation: Pair = 1,
+    groups: int = 1,
+) -> Tensor:
     """y[n, f, i] = b[f] + sum over c, u of x[n, c, s i + d u - p] W[f, c, u]"""
     _check_kernel("conv1d", input, weight, "NCL", groups, 1, "(out, in / groups, K)")
     s, d = single(stride, "conv1d: stride"), single(dilation, "conv1d: dilation")
@@ -99,14 +117,32 @@ def conv1d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     return y.swapaxes(1, 2)
 
 
-def conv_transpose2d(input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
+def conv_transpose2d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Pair = 1,
+    padding: Any = 0,
+    output_padding: Pair = 0,
+    groups: int = 1,
+    dilation: Pair = 1,
+) -> Tensor:
     """The transpose of `conv2d`: H -> (H - 1) s - 2 p + d (KH - 1) + 1 + output_padding"""
     _check_kernel("conv_transpose2d", input, weight, "NCHW", 1, 0, "(in, out / groups, KH, KW)")
     sizes = stride, padding, output_padding, dilation, groups
     return _second(ops.conv_transpose2d(_last(input), weight.permute((2, 3, 1, 0)), bias, *sizes))
 
 
-def conv_transpose1d(input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
+def conv_transpose1d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Pair = 1,
+    padding: Any = 0,
+    output_padding: Pair = 0,
+    groups: int = 1,
+    dilation: Pair = 1,
+) -> Tensor:
     """The transpose of `conv1d`: L -> (L - 1) s - 2 p + d (K - 1) + 1 + output_padding"""
     _check_kernel("conv_transpose1d", input, weight, "NCL", 1, 0, "(in, out / groups, K)")
     kernel = weight.reshape((*weight.shape[:2], 1, weight.shape[2]))
@@ -145,7 +181,14 @@ def _windows(what, x, kernel_size, stride, padding, ceil_mode):
     return window, step, tuple([(p, p + (_beyond(n, k, s, p) if ceil_mode else 0)) for n, k, s, p in sizes])
 
 
-def max_pool2d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False):
+def max_pool2d(
+    input: Tensor,
+    kernel_size: Pair,
+    stride: Pair | None = None,
+    padding: Any = 0,
+    dilation: Pair = 1,
+    ceil_mode: bool = False,
+) -> Tensor:
     """y = the largest of every window; stride is the window's size by default"""
     if pair(dilation) != (1, 1):
         raise ValueError(f"max_pool2d: dilation {dilation}: expected 1")
@@ -154,7 +197,14 @@ def max_pool2d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode
     )
 
 
-def max_pool1d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False):
+def max_pool1d(
+    input: Tensor,
+    kernel_size: Pair,
+    stride: Pair | None = None,
+    padding: Any = 0,
+    dilation: Pair = 1,
+    ceil_mode: bool = False,
+) -> Tensor:
     """y = the largest of every window; stride is the window's size by default"""
     k, s, p = _along_columns("max_pool1d", kernel_size, stride, padding)
     y = max_pool2d(_as_image("max_pool1d", input), k, s, p, single(dilation, "max_pool1d: dilation"), ceil_mode)
@@ -167,8 +217,14 @@ def _along_columns(what, kernel_size, stride, padding):
 
 
 def avg_pool2d(
-    input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None
-):
+    input: Tensor,
+    kernel_size: Pair,
+    stride: Pair | None = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
     """y = the average of every window, padding counted as zeros or not at all; stride is the window's size by default"""
     window, step, around = _windows("avg_pool2d", input, kernel_size, stride, padding, ceil_mode)
     y = _second(ops.avg_pool2d(_last(input), window, step, around))
@@ -191,7 +247,14 @@ def _shares(n, k, s, sides, padded):
     return np.array([counted[at : at + k].mean() for at in range(0, len(counted) - k + 1, s)])
 
 
-def avg_pool1d(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True):
+def avg_pool1d(
+    input: Tensor,
+    kernel_size: Pair,
+    stride: Pair | None = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Tensor:
     """y = the average of every window, padding counted as zeros or not at all; stride is the window's size by default"""
     k, s, p = _along_columns("avg_pool1d", kernel_size, stride, padding)
     return _as_sequence(avg_pool2d(_as_image("avg_pool1d", input), k, s, p, ceil_mode, count_include_pad))
@@ -208,7 +271,7 @@ def _output_sizes(what, x, output_size):
     return pair(tuple([n if m is None else m for n, m in zip(x.shape[2:], given, strict=True)]), f"{what}: output_size")
 
 
-def adaptive_avg_pool2d(input, output_size):
+def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     """y[i, j] = the average of rows floor(i H / OH) to ceil((i + 1) H / OH), and columns likewise: y = A x B^T"""
     check_axes("adaptive_avg_pool2d", input, "NCHW")
     matrices = []
@@ -220,19 +283,19 @@ def adaptive_avg_pool2d(input, output_size):
     return along_rows_and_columns(input, *matrices)
 
 
-def along_rows_and_columns(x, rows, columns):
+def along_rows_and_columns(x: Tensor, rows: Any, columns: Any) -> Tensor:
     """A x B^T: (OH, H) @ (N, C, H, W) @ (W, OW), for matrices of NumPy"""
     a, b = (Tensor(m, device=x.device, dtype=x.dtype, requires_grad=False) for m in (rows, columns))
     return a @ (x @ b.transpose())
 
 
-def adaptive_avg_pool1d(input, output_size):
+def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
     """y[i] = the average of places floor(i L / OL) to ceil((i + 1) L / OL)"""
     size = (1, single(output_size, "adaptive_avg_pool1d: output_size"))
     return _as_sequence(adaptive_avg_pool2d(_as_image("adaptive_avg_pool1d", input), size))
 
 
-def adaptive_max_pool2d(input, output_size):
+def adaptive_max_pool2d(input: Tensor, output_size: Any) -> Tensor:
     """y[i, j] = the largest of rows floor(i H / OH) to ceil((i + 1) H / OH), and columns likewise"""
     check_axes("adaptive_max_pool2d", input, "NCHW")
     sizes = _output_sizes("adaptive_max_pool2d", input, output_size)
@@ -248,7 +311,7 @@ def adaptive_max_pool2d(input, output_size):
     return y
 
 
-def adaptive_max_pool1d(input, output_size):
+def adaptive_max_pool1d(input: Tensor, output_size: Any) -> Tensor:
     """y[i] = the largest of places floor(i L / OL) to ceil((i + 1) L / OL)"""
     size = (1, single(output_size, "adaptive_max_pool1d: output_size"))
     return _as_sequence(adaptive_max_pool2d(_as_image("adaptive_max_pool1d", input), size))

@@ -6,20 +6,21 @@
 """
 
 import math
+from typing import Any
 
 import numpy as np
 
 from needle import Tensor, init, ops
+from needle.typing import Shape
 
 __all__ = [
     "alpha_dropout", "batch_norm", "bilinear", "cosine_similarity", "dropout", "dropout1d", "dropout2d", "embedding",
-    "embedding_bag",
-    "group_norm", "instance_norm", "layer_norm", "linear", "normalize", "one_hot", "pairwise_distance", "rms_norm",
-    "scaled_dot_product_attention",
+    "embedding_bag", "group_norm", "instance_norm", "layer_norm", "linear", "normalize", "one_hot",
+    "pairwise_distance", "rms_norm", "scaled_dot_product_attention",
 ]  # fmt: skip
 
 
-def linear(input, weight, bias=None):
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """y = x W^T + b: (..., in), (out, in), (out,) -> (..., out)"""
     if weight.ndim != 2 or not input.ndim or input.shape[-1] != weight.shape[1]:
         raise ValueError(
@@ -29,7 +30,7 @@ def linear(input, weight, bias=None):
     return ops.linear(input, weight.transpose(), bias if bias is None or bias.ndim == 1 else bias.reshape(-1))
 
 
-def bilinear(input1, input2, weight, bias=None):
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """y_k = x1^T W_k x2 + b_k: (..., in1), (..., in2), (out, in1, in2), (out,) -> (..., out)"""
     if weight.ndim != 3 or (input1.shape[-1], input2.shape[-1]) != weight.shape[1:]:
         raise ValueError(
@@ -42,7 +43,7 @@ def bilinear(input1, input2, weight, bias=None):
     return y if bias is None else y + bias
 
 
-def embedding(input, weight, padding_idx=None):
+def embedding(input: Any, weight: Tensor, padding_idx: int | None = None) -> Tensor:
     """y = weight[ids]; the row `padding_idx` gets no gradient"""
     if padding_idx is None:
         return ops.embedding(input, weight)
@@ -51,7 +52,7 @@ def embedding(input, weight, padding_idx=None):
     return ops.embedding(input, ops.where(row, weight.detach(), weight))
 
 
-def one_hot(tensor, num_classes=-1):
+def one_hot(tensor: Any, num_classes: int = -1) -> Tensor:
     """1 at the position of each integer, int64: (...) -> (..., num_classes), by default one more than the largest"""
     n = num_classes if num_classes >= 0 else int(tensor.numpy().max(initial=-1)) + 1
     return init.one_hot(n, tensor, dtype="int64")
@@ -60,17 +61,17 @@ def one_hot(tensor, num_classes=-1):
 # ---- Dropout ------------------------------------------------------------------------------------------------------------
 
 
-def dropout(input, p=0.5, training=True, inplace=False):
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """y = x m / (1 - p) in training, m ~ Bernoulli(1 - p); y = x in evaluation"""
     return ops.dropout(input, p, training)
 
 
-def dropout1d(input, p=0.5, training=True, inplace=False):
+def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """`dropout` of whole channels: (N, C, L)"""
     return _dropout_of_channels("dropout1d", input, p, training, 3)
 
 
-def dropout2d(input, p=0.5, training=True, inplace=False):
+def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """`dropout` of whole channels: (N, C, H, W)"""
     return _dropout_of_channels("dropout2d", input, p, training, 4)
 
@@ -84,7 +85,7 @@ def _dropout_of_channels(what, x, p, training, ndim):
     return x * ops.dropout(ones, p)
 
 
-def alpha_dropout(input, p=0.5, training=False, inplace=False):
+def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
     """y = a (x m - 1.758 (1 - m)) + b, m ~ Bernoulli(1 - p): keeps mean 0 and variance 1 after `selu`"""
     kept = ops.dropout(init.ones(*input.shape, device=input.device, dtype=input.dtype), p, training)
     if not training or p == 0:
@@ -95,7 +96,15 @@ def alpha_dropout(input, p=0.5, training=False, inplace=False):
     return (input * m + (1 - m) * low) * a - a * p * low
 
 
-def embedding_bag(input, weight, offsets=None, *, mode="mean", per_sample_weights=None, padding_idx=None):
+def embedding_bag(
+    input: Any,
+    weight: Tensor,
+    offsets: Any = None,
+    *,
+    mode: str = "mean",
+    per_sample_weights: Tensor | None = None,
+    padding_idx: int | None = None,
+) -> Tensor:
     """The mean or sum of weight[ids] over each bag: ids (N, L), or one after the other with `offsets`, where each bag begins"""
     if mode not in ("mean", "sum"):
         raise ValueError(f"embedding_bag: mode {mode!r}: expected 'mean' or 'sum'")
@@ -109,7 +118,7 @@ def embedding_bag(input, weight, offsets=None, *, mode="mean", per_sample_weight
         bags = np.repeat(np.arange(lengths.size), lengths)
     ids = ids.reshape(-1)
     shares = np.ones(ids.size) if padding_idx is None else (ids != padding_idx).astype(float)
-    indices = {"device": weight.device, "dtype": "int64", "requires_grad": False}
+    indices: dict[str, Any] = {"device": weight.device, "dtype": "int64", "requires_grad": False}
     rows = ops.embedding(Tensor(ids, **indices), weight)
     counts = np.bincount(bags, shares, lengths.size)
     if mode == "mean":
@@ -131,7 +140,9 @@ def _trailing(what, x, shape):
     return shape
 
 
-def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
+def layer_norm(
+    input: Tensor, normalized_shape: Shape, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05
+) -> Tensor:
     """y = (x - mean) / sqrt(var + eps) w + b over the last axes, those of normalized_shape"""
     shape = _trailing("layer_norm", input, normalized_shape)
     weight, bias = (None if p is None else p.reshape(-1).astype(input.dtype) for p in (weight, bias))
@@ -141,14 +152,16 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
     return ops.layer_norm(rows, weight, bias, eps).reshape(input.shape)
 
 
-def rms_norm(input, normalized_shape, weight=None, eps=1e-5):
+def rms_norm(input: Tensor, normalized_shape: Shape, weight: Tensor | None = None, eps: float = 1e-05) -> Tensor:
     """y = x / sqrt(mean x^2 + eps) w over the last axes, those of normalized_shape"""
     axes = tuple(range(-len(_trailing("rms_norm", input, normalized_shape)), 0))
     y = input / (ops.mean(input * input, axes, keepdims=True) + eps).sqrt()
     return y if weight is None else y * weight
 
 
-def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
+def group_norm(
+    input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05
+) -> Tensor:
     """y = (x - mean) / sqrt(var + eps) w + b over every group of channels of every example: (N, C, ...)"""
     if input.ndim < 2 or num_groups < 1 or input.shape[1] % num_groups:
         raise ValueError(
@@ -162,8 +175,15 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
 
 
 def instance_norm(
-    input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1, eps=1e-5
-):
+    input: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-05,
+) -> Tensor:
     """`group_norm` with a group for each channel; running statistics are for `use_input_stats=False` only"""
     if not use_input_stats:
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
@@ -171,17 +191,24 @@ def instance_norm(
 
 
 def batch_norm(
-    input, running_mean=None, running_var=None, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5
-):
+    input: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-05,
+) -> Tensor:
     """y = (x - mean) / sqrt(var + eps) w + b for every channel, (N, C, ...); running_var follows the unbiased variance"""
     weight, bias = (None if p is None else p.astype(input.dtype) for p in (weight, bias))
-    statistics = {"running_mean": running_mean, "running_var": running_var}
+    statistics: dict[str, Any] = {"running_mean": running_mean, "running_var": running_var}
     return ops.batch_norm(
         input, weight, bias, **statistics, training=training, momentum=momentum, eps=eps, unbiased=True
     )
 
 
-def normalize(input, p=2.0, dim=1, eps=1e-12):
+def normalize(input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12) -> Tensor:
     """y = x / max(|x|_p, eps) along an axis"""
     return input / ops.maximum(_norm(input, p, dim), eps)
 
@@ -199,13 +226,13 @@ def _norm(x, p, dim):
 # ---- Distances ----------------------------------------------------------------------------------------------------------
 
 
-def cosine_similarity(x1, x2, dim=1, eps=1e-8):
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) -> Tensor:
     """y = x1 . x2 / (max(|x1|, eps) max(|x2|, eps)) along an axis"""
     y = normalize(x1, dim=dim, eps=eps) * normalize(x2, dim=dim, eps=eps)
     return y.sum(dim)
 
 
-def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
+def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-06, keepdim: bool = False) -> Tensor:
     """y = |x1 - x2 + eps|_p along the last axis"""
     y = _norm(x1 - x2 + eps, p, -1)
     return y if keepdim else ops.squeeze(y, -1)
@@ -214,7 +241,15 @@ def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
 # ---- Attention ----------------------------------------------------------------------------------------------------------
 
 
-def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None):
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+) -> Tensor:
     """softmax(q k^T scale + mask) v: (..., Tq, D), (..., Tk, D), (..., Tk, Dv) -> (..., Tq, Dv)
 
     Parameters

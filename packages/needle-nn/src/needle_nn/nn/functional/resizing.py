@@ -8,16 +8,19 @@
 """
 
 import math
+from typing import Any
 
 import numpy as np
 
 from needle import ops
+from needle.autograd import Tensor
+from needle.typing import Pair
 from needle_nn.nn.functional.images import along_rows_and_columns, check_axes, pair
 
 __all__ = ["interpolate", "pad", "pixel_shuffle", "pixel_unshuffle", "unfold", "upsample"]
 
 
-def pad(input, pad, mode="constant", value=0.0):
+def pad(input: Tensor, pad: Any, mode: str = "constant", value: float = 0.0) -> Tensor:
     """Places around the last axes: (before, after) for the last one, then for the one before it, and so on.
 
     Parameters
@@ -59,7 +62,14 @@ _PLACES = {
 _MODES = {"nearest": (3, 4), "nearest-exact": (3, 4), "linear": (3,), "bilinear": (4,), "bicubic": (4,), "area": (3, 4)}
 
 
-def interpolate(input, size=None, scale_factor=None, mode="nearest", align_corners=None, recompute_scale_factor=None):
+def interpolate(
+    input: Tensor,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+) -> Tensor:
     """An image or sequence in another size: (N, C, L) or (N, C, H, W).
 
     Parameters
@@ -125,7 +135,9 @@ def _cubic(t, a=-0.75):
     return {-1: far(t + 1), 0: near(t), 1: near(1 - t), 2: far(2 - t)}
 
 
-def upsample(input, size=None, scale_factor=None, mode="nearest", align_corners=None):
+def upsample(
+    input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool | None = None
+) -> Tensor:
     """`interpolate`, by its older name"""
     return interpolate(input, size, scale_factor, mode, align_corners)
 
@@ -133,7 +145,7 @@ def upsample(input, size=None, scale_factor=None, mode="nearest", align_corners=
 # ---- Channels and places ------------------------------------------------------------------------------------------------
 
 
-def pixel_shuffle(input, upscale_factor):
+def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """(N, C r r, H, W) -> (N, C, H r, W r)"""
     r = upscale_factor
     check_axes("pixel_shuffle", input, "NCHW")
@@ -144,7 +156,7 @@ def pixel_shuffle(input, upscale_factor):
     return x.reshape((n, c // (r * r), h * r, w * r))
 
 
-def pixel_unshuffle(input, downscale_factor):
+def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """(N, C, H r, W r) -> (N, C r r, H, W), the inverse of `pixel_shuffle`"""
     r = downscale_factor
     check_axes("pixel_unshuffle", input, "NCHW")
@@ -155,7 +167,7 @@ def pixel_unshuffle(input, downscale_factor):
     return x.reshape((n, c * r * r, h // r, w // r))
 
 
-def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
+def unfold(input: Tensor, kernel_size: Pair, dilation: Pair = 1, padding: Any = 0, stride: Pair = 1) -> Tensor:
     """Every window as a column: (N, C, H, W) -> (N, C KH KW, OH OW)"""
     check_axes("unfold", input, "NCHW")
     (kh, kw), (dh, dw), (ph, pw), (sh, sw) = map(pair, (kernel_size, dilation, padding, stride))

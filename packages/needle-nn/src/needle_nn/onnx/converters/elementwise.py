@@ -56,8 +56,8 @@ def _with_number(type: str) -> Converter:
     return convert
 
 
-for _op, _type in WITH_NUMBER.items():
-    register(_op, may_vary=("scalar",))(_with_number(_type))
+for _scalar_op, _type in WITH_NUMBER.items():
+    register(_scalar_op, may_vary=("scalar",))(_with_number(_type))
 
 
 @register(ops.Alias, ops.Clone, ops.ToDevice)

@@ -8,8 +8,10 @@ import numpy as np
 from needle import ops
 from needle_nn.onnx.converters.elementwise import cast_all
 from needle_nn.onnx.converters.reductions import reduce
+from needle_nn.onnx.errors import ExportError
 from needle_nn.onnx.graph import Graph, Operand
 from needle_nn.onnx.registry import Call, register
+from needle_nn.onnx.sizes import varies
 
 TO_NCHW, TO_NHWC = (0, 3, 1, 2), (0, 2, 3, 1)
 
@@ -143,5 +145,9 @@ def _last(mask: list[Operand], q: Operand) -> int:
     return max(mask[0].ndim if mask else 0, 2) - 1
 
 
-def _causal(graph: Graph, queries: int, keys: int) -> str:
+def _causal(graph: Graph, queries: Any, keys: Any) -> str:
+    if varies((queries, keys)):
+        raise ExportError(
+            f"causal Attention over {queries} positions: batch_axis=1 or dynamic_batch=False says that axis 0 is no batch"
+        )
     return graph.constant(np.tril(np.ones((queries, keys), bool), keys - queries), "bool")

@@ -1,0 +1,9 @@
+"""Types of the compiled module."""
+
+from typing import Any
+
+from needle.autograd.tensor import Tensor
+
+def as_constant(x: Any, like: Any, what: str) -> Tensor: ...
+def frozen(axes: Any) -> Any: ...
+def is_plain_key(key: Any) -> bool: ...

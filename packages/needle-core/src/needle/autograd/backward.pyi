@@ -1,0 +1,19 @@
+"""Types of the compiled module."""
+
+from collections.abc import Sequence
+from typing import Any, final
+
+from needle.autograd.tensor import Tensor
+from needle.autograd.topology import Graph
+from needle.autograd.values import Value
+
+@final
+class Walk(Graph): ...
+
+def gradients(
+    outputs: Sequence[Tensor], inputs: Sequence[Tensor], out_grads: Sequence[Tensor | None] | None = None
+) -> list[Any]: ...
+def compute_gradient_of_variables(output_tensor: Tensor, out_grad: Tensor | None) -> None: ...
+def find_topo_sort(node_list: Sequence[Value]) -> list[Value]: ...
+def topo_sort_dfs(node: Value, visited: set[Value], topo_order: list[Value]) -> None: ...
+def sum_node_list(node_list: Sequence[Tensor]) -> Tensor: ...

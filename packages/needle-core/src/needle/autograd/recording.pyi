@@ -1,0 +1,6 @@
+"""Types of the compiled module."""
+
+from typing import Any
+
+def name_ops(wanted: bool) -> Any: ...
+def current_op() -> Any: ...

@@ -1,0 +1,3 @@
+"""Types of the compiled module."""
+
+class Graph: ...

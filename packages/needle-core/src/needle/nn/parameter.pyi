@@ -1,0 +1,1 @@
+from needle_nn.nn.module import *

@@ -1,0 +1,3 @@
+"""Types of the compiled module."""
+
+def blas_in_use() -> str: ...

@@ -1,0 +1,1 @@
+"""Compiled; nothing in it is for Python."""

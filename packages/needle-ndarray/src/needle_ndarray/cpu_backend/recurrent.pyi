@@ -1,0 +1,3 @@
+"""Compiled; nothing in it is for Python."""
+
+class Run: ...
