@@ -115,7 +115,7 @@ NEEDLE_INLINE vec FN(load_some)(const T *x, ptrdiff_t n, T fill)
 {
 #if defined(__AVX512F__)
     return X86(mask_loadu)((vec) {0} + fill, (1u << n) - 1, x);
-#elif defined(NEEDLE_X86) /* a memcpy of a size that is not known takes four times as long */
+#elif NEEDLE_VECTOR == 32 /* a memcpy of a size that is not known takes four times as long */
     return FN(where)(FN(first)(n), X86(maskload)(x, (__m256i) FN(first)(n)), (vec) {0} + fill);
 #else
     vec v = (vec) {0} + fill;
@@ -128,7 +128,7 @@ NEEDLE_INLINE void FN(store_some)(vec v, T *out, ptrdiff_t n)
 {
 #if defined(__AVX512F__)
     X86(mask_storeu)(out, (1u << n) - 1, v);
-#elif defined(NEEDLE_X86)
+#elif NEEDLE_VECTOR == 32
     X86(maskstore)(out, (__m256i) FN(first)(n), v);
 #else
     memcpy(out, &v, n * sizeof(T));
