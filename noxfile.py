@@ -246,6 +246,13 @@ def hostile(session: nox.Session) -> None:
 
 
 @nox.session
+def ulp(session: nox.Session) -> None:
+    """Errors of vector mathematics over all 2^32 numbers of float32; `-- --step 1000 exp` tries fewer, of one function."""
+    install(session, "ndarray", extras="[test]")
+    session.run("python", "-m", "needle_ndarray.testing.ulps", *session.posargs)
+
+
+@nox.session
 def parity(session: nox.Session) -> None:
     """Tests marked `parity`: the same numbers as PyTorch."""
     install(session, *CPU, extras="[test]")

@@ -1,5 +1,6 @@
 """What editors and type checkers make of the stubs: run by `nox -s typecheck`, beside mypy itself."""
 
+import json
 import subprocess
 import sys
 
@@ -69,6 +70,33 @@ def test_mypy(said, line):
     errors = [text for text in said[line] if ": error:" in text]
     assert any(LINES[line] in text for text in said[line]), said[line]
     assert bool(errors) != line.startswith("reveal_type"), said[line]
+
+
+def test_pyright(tmp_path):
+    """The same lines are errors: basedpyright is pyright with a Node.js of its own."""
+    file = tmp_path / "uses.py"
+    file.write_text(USES + "\n".join(LINES) + "\n")
+    (tmp_path / "pyproject.toml").write_text('[tool.basedpyright]\ntypeCheckingMode = "standard"\n')
+    command = [
+        sys.executable,
+        "-m",
+        "basedpyright",
+        "--outputjson",
+        "--pythonpath",
+        sys.executable,
+        "-p",
+        str(tmp_path),
+    ]
+    output = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    first = USES.count("\n")
+    found = {
+        each["range"]["start"]["line"] - first
+        for each in json.loads(output)["generalDiagnostics"]
+        if each["severity"] == "error"
+    }
+    assert {line for i, line in enumerate(LINES) if i in found} == {
+        line for line in LINES if not line.startswith("reveal_type")
+    }
 
 
 #: Text before the cursor, names that are completed, and names that are not.

@@ -94,7 +94,7 @@ def methods(cls: type) -> list[str]:
 
 
 def signature_of(name: str, value: Any) -> tuple[str, str]:
-    """(signature, docstring without it); compiled functions have theirs in the first line of the docstring."""
+    """(signature, docstring without it), types left to editors; a few functions have theirs in the first line of the docstring."""
     text = inspect.getdoc(value) or ""
     embedded = re.match(r"(?:\w+\.)?" + re.escape(name) + r"(\(.*?\)(?: -> [^\n:]+)?)(?:\n|: |$)", text)
     if embedded:
@@ -102,9 +102,11 @@ def signature_of(name: str, value: Any) -> tuple[str, str]:
     if isinstance(value, property) or not callable(value):
         return "", text
     try:
-        return name + str(inspect.signature(value)), text
+        found = inspect.signature(value)
     except (TypeError, ValueError):
         return "", text
+    plain = [each.replace(annotation=each.empty) for each in found.parameters.values()]
+    return name + str(found.replace(parameters=plain, return_annotation=found.empty)), text
 
 
 def body(text: str) -> str:

@@ -42,11 +42,13 @@ KERNELS = [
     "pool",
     "optim",
     "recurrent",
+    "selftest",
 ]
+UNOPTIMIZED = {"selftest": ["-O0"]}  # Python that calls kernels
 X86_LEVELS = {"v2": "-march=x86-64-v2", "v3": "-march=x86-64-v3", "v4": "-march=x86-64-v4"}
 
 # Wrapping integers and no errno: what NumPy does. No contraction: multiplications and additions are fused only where a kernel asks
-# for it (products, exponentials), so levels differ in the last bits of those and in nothing else.
+# for it (products), so levels differ in the last bits of those and in nothing else.
 COMPILE = [
     "-fwrapv",
     "-fno-math-errno",
@@ -118,7 +120,9 @@ def extensions():
     kernels = [extension(f"needle_ndarray.kernels.{name}", f"{ROOT}/kernels/{name}.pyx") for name in KERNELS]
     translate(kernels, DIRECTIVES | KERNEL_DIRECTIVES)
     kernels = [
-        extension(f"needle_ndarray.kernels.{level}.{name}", f"{ROOT}/kernels/{name}.c", flags)
+        extension(
+            f"needle_ndarray.kernels.{level}.{name}", f"{ROOT}/kernels/{name}.c", [*flags, *UNOPTIMIZED.get(name, [])]
+        )
         for level, flags in kernel_levels().items()
         for name in KERNELS
     ]

@@ -11,11 +11,9 @@ from needle_ndarray.threads import get_num_threads
 
 def config() -> dict[str, object]:
     """What the CPU backend chose: instruction set, vector mathematics, threads, BLAS."""
-    from needle_ndarray.kernels.vector_math import vector_math
-
     return {
-        "instruction set": f"{kernels.LEVEL} (built: {', '.join(kernels.BUILT)})",
-        "vector math": vector_math(),
+        "instruction set": f"{kernels.settle()} (built: {', '.join(kernels.BUILT)})",
+        "vector math": "Needle's own, the same bits at every level",
         "threads": get_num_threads(),
         "BLAS": blas_in_use(),
     }

@@ -1,9 +1,12 @@
 """Compiled loops of the CPU backend, built from one source for several instruction sets: `kernels/<level>/`.
 
-Importing this package chooses the best level that was built and that this processor runs; NEEDLE_ISA=v2 (v3, v4) overrides.
+Importing this package chooses the best level that was built and that this processor runs; NEEDLE_ISA=v2 (v3, v4) overrides. v4
+is compared with v3 when the first kernel is needed, and refused if one family of kernels gives other results.
 """
 
 import os
+import sys
+from _thread import RLock  # threading is not imported by NumPy
 from typing import Any
 
 from needle_ndarray.buffer import cpu_levels
@@ -24,6 +27,72 @@ def _choose() -> str:
 
 LEVEL = _choose()
 __path__ = [os.path.join(_HERE, LEVEL)]
+#: Levels whose kernels have run on few machines: used where nobody asks for them only if they give what the next lower one gives.
+UNPROVEN = {"v4"}
+#: What is compared, see selftest.pyx: every level makes the same bits of these ...
+EXACT = ("elementwise", "moved", "reduced", "drawn", "rows", "stepped")
+#: ... and nearly the same numbers of these, where multiplications and additions may be fused.
+NEAR = ("products", "attended", "windows", "recurrences")
+FAMILIES = EXACT + NEAR
+_settled = False
+_settling = RLock()  # no thread may import kernels while another one exchanges them
+
+
+def _load(level: str) -> dict[str, Any]:
+    """The modules of a level, {name: module}, which others of these names replace when they are imported next."""
+    from importlib import import_module
+
+    prefix = f"{__name__}."
+    __path__[:] = [os.path.join(_HERE, level)]
+    import_module(f"{prefix}selftest")
+    return {name: sys.modules.pop(name) for name in list(sys.modules) if name.startswith(prefix)}
+
+
+def _results(modules: dict[str, Any]) -> dict[str, list[Any]]:
+    return modules[f"{__name__}.selftest"].results()
+
+
+def difference(results: dict[str, list[Any]], proven: dict[str, list[Any]]) -> str | None:
+    """The first family of which the arrays of a level are not the proven ones."""
+    import numpy as np
+
+    for family, expected in proven.items():
+        for got, wanted in zip(results[family], expected, strict=True):
+            if family in EXACT:
+                same = np.array_equal(got, wanted, equal_nan=wanted.dtype.kind == "f")
+            else:  # sums of some dozen products of numbers below 10
+                same = np.allclose(got, wanted, rtol=1e-4, atol=1e-3 if wanted.dtype.itemsize == 4 else 1e-9)
+            if not same:
+                return family
+    return None
+
+
+def settle() -> str:
+    """The level that is used, decided before the first kernel runs: an unproven one is compared with the next lower one."""
+    global LEVEL, _settled
+    with _settling:
+        if not _settled and LEVEL in UNPROVEN and "NEEDLE_ISA" not in os.environ and USABLE[0] != LEVEL:
+            LEVEL = _proven(LEVEL, USABLE[USABLE.index(LEVEL) - 1])
+        _settled = True
+    return LEVEL
+
+
+def _proven(unproven: str, proven: str) -> str:
+    """The level whose modules are left to be used: the unproven one if its results are right, else the other, with a warning."""
+    modules = {level: _load(level) for level in (proven, unproven)}
+    wrong = difference(_results(modules[unproven]), _results(modules[proven]))
+    level = unproven
+    if wrong:
+        import warnings
+
+        level = proven
+        message = (
+            f"needle_ndarray: {unproven} kernels give other results than {proven} kernels ({wrong}): {proven} is used"
+        )
+        warnings.warn(message, RuntimeWarning, stacklevel=3)
+    __path__[:] = [os.path.join(_HERE, level)]
+    sys.modules.update(modules[level])
+    return level
 
 
 def check_ops(ops: dict[str, Any], codes: set[int], source: str) -> None:

@@ -1,9 +1,9 @@
 # Elementwise arithmetic: one loop per op, on contiguous chunks; staging.pyx brings operands with other strides into that form.
 
-from libc.math cimport ceil, ceilf, fabs, fabsf, floor, floorf, fmod, fmodf, pow, powf, rint, rintf, sqrt, sqrtf, trunc, truncf
+from libc.math cimport ceil, ceilf, fabs, fabsf, floor, floorf, fmod, fmodf, rint, rintf, sqrt, sqrtf, trunc, truncf
 from libc.string cimport memcpy
 
-from needle_ndarray.kernels.vector_math cimport grad_chunk, math_chunk
+from needle_ndarray.kernels.vector_math cimport math_chunk, pair_chunk
 from needle_ndarray.kernels.views cimport (
     BOOL, F, FLOAT32, FLOAT64, I, INT32, INT64, NO_LOOP, T, UINT8, boolean, int64, uint8
 )
@@ -15,16 +15,10 @@ from needle_ndarray.dtypes import DTYPES
 
 cdef extern from "<math.h>" nogil:
     bint c_signbit "signbit"(double)
-    double c_atan2 "atan2"(double, double)
-    float c_atan2f "atan2f"(float, float)
-    double c_hypot "hypot"(double, double)
-    float c_hypotf "hypotf"(float, float)
     double c_copysign "copysign"(double, double)
     float c_copysignf "copysignf"(float, float)
     double c_nextafter "nextafter"(double, double)
     float c_nextafterf "nextafterf"(float, float)
-    double c_exp "exp"(double)
-    double c_log1p "log1p"(double)
 
 cdef extern from *:     # Loops are inlined however long they are: a step that is a constant is what makes vectors of them.
     """
@@ -79,14 +73,6 @@ cdef inline I shifted_left(I a, I b) noexcept nogil:
 cdef inline I shifted_right(I a, I b) noexcept nogil:
     """floor(a / 2^b); what is left of the sign where b is negative or beyond all bits"""
     return a >> b if 0 <= b < <I> (8 * sizeof(I)) else <I> (-1 if a < 0 else 0)
-
-
-cdef inline double logaddexp_of(double a, double b) noexcept nogil:
-    """ln(e^a + e^b) by the larger of the two"""
-    cdef double high = a if a >= b else b, low = b if a >= b else a
-    if a != a or b != b:
-        return a + b
-    return high + c_log1p(c_exp(low - high)) if high - low == high - low else high      # both infinite: their difference is NaN
 
 
 # ---- One chunk --------------------------------------------------------------------------
@@ -211,9 +197,6 @@ cdef inline int binary_loop(int op, const T* a, const T* b, T* out, Py_ssize_t n
         elif op == REMAINDER:
             for i in range(n):
                 out[i] = remainder_of(a[p * i], b[q * i])
-        elif op == POWER:
-            for i in range(n):
-                out[i] = powf(a[p * i], b[q * i]) if T is float else pow(a[p * i], b[q * i])
         else:
             return float_loop(op, a, b, out, n, p, q)
     else:
@@ -257,25 +240,16 @@ cdef inline int binary_loop(int op, const T* a, const T* b, T* out, Py_ssize_t n
 
 
 cdef int float_loop(int op, const F* a, const F* b, F* out, Py_ssize_t n, Py_ssize_t p, Py_ssize_t q) noexcept nogil:
-    """out = op(a, b) for functions of two numbers, called an element at a time, and gradients of activations. Steps as above"""
+    """out = op(a, b): what C has exact functions for, an element at a time, and vector mathematics. Steps as above"""
     cdef Py_ssize_t i
-    if op == ATAN2:
-        for i in range(n):
-            out[i] = c_atan2f(a[p * i], b[q * i]) if F is float else c_atan2(a[p * i], b[q * i])
-    elif op == HYPOT:
-        for i in range(n):
-            out[i] = c_hypotf(a[p * i], b[q * i]) if F is float else c_hypot(a[p * i], b[q * i])
-    elif op == LOGADDEXP:
-        for i in range(n):
-            out[i] = <F> logaddexp_of(a[p * i], b[q * i])
-    elif op == COPYSIGN:
+    if op == COPYSIGN:
         for i in range(n):
             out[i] = c_copysignf(a[p * i], b[q * i]) if F is float else c_copysign(a[p * i], b[q * i])
     elif op == NEXTAFTER:
         for i in range(n):
             out[i] = c_nextafterf(a[p * i], b[q * i]) if F is float else c_nextafter(a[p * i], b[q * i])
     else:
-        return grad_chunk(op, a, b, out, n, p, q)
+        return pair_chunk(op, a, b, out, n, p, q)
     return 0
 
 

@@ -1,39 +1,35 @@
-/* e^x and e^x - 1 of vectors: 2^k e^r with |r| <= log(2) / 2, e^r by its series. */
+/* e^x and e^x - 1 of vectors: 2^k e^r with |r| <= log(2) / 2, e^r by a polynomial.
+ *
+ * Multiplications and additions are not fused, here and in the other headers of vector mathematics: additions, products, quotients
+ * and square roots that are rounded one by one have the same bits at every instruction level and on every system. */
 #ifndef NEEDLE_EXPONENTIAL_H
 #define NEEDLE_EXPONENTIAL_H
+#include <math.h>
 #include "lane_block.h"
 
-/* e^r - 1 = r + r^2 (1/2 + r/6 + ...), in pairs and pairs of pairs: no term waits for all the others */
-NEEDLE_INLINE needle_vec_float needle_series_float(needle_vec_float r)
-{
-    needle_vec_float zero = {0}, r2 = r * r;
-    needle_vec_float low = needle_fma_float(r, zero + 1.6666665459e-1f, zero + 5.0000001201e-1f);
-    needle_vec_float middle = needle_fma_float(r, zero + 8.3334519073e-3f, zero + 4.1665795894e-2f);
-    needle_vec_float high = needle_fma_float(r, zero + 1.9875691500e-4f, zero + 1.3981999507e-3f);
-    return needle_fma_float(r2, needle_fma_float(r2 * r2, high, needle_fma_float(r2, middle, low)), r);
-}
-
-NEEDLE_INLINE needle_vec_double needle_series_double(needle_vec_double r)
-{
-    static const double c[12] = {1.0 / 2,     1.0 / 6,      1.0 / 24,      1.0 / 120,      1.0 / 720,       1.0 / 5040,
-                                 1.0 / 40320, 1.0 / 362880, 1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600, 1.0 / 6227020800};
-    needle_vec_double zero = {0}, r2 = r * r, r4 = r2 * r2, pair[6];
-    for (int i = 0; i < 6; i++)
-        pair[i] = needle_fma_double(r, zero + c[2 * i + 1], zero + c[2 * i]);
-    for (int i = 0; i < 3; i++)
-        pair[i] = needle_fma_double(r2, pair[2 * i + 1], pair[2 * i]);
-    return needle_fma_double(r2, needle_fma_double(r4, needle_fma_double(r4, pair[2], pair[1]), pair[0]), r);
-}
-
-/* e^x is 0 below lowest, a normal number from normal on. round + x has the integer nearest to x in its last bits. log2 has so few
- * bits that whole multiples of it are exact; log(2) = log2 + log2_low. */
+/* How a number is made. e^x is 0 below lowest, a normal number from normal to highest, infinite above that. round + x has the integer
+ * nearest to x in its last bits. log2 has so few bits that whole multiples of it are exact; log(2) = log2 + log2_low. */
 typedef struct {
-    double lowest, normal, round, log2, log2_low;
-    int mantissa;
+    double lowest, normal, highest, round, log2, log2_low, least;
+    int mantissa, bias;
+    long long head;
 } needle_format;
-static const needle_format needle_format_float = {-104, -87, 12582912, 0.693359375, -2.12194440e-4, 23};
-static const needle_format needle_format_double = {-746, -708, 6755399441055744, 6.93145751953125e-1, 1.42860682030941723212e-6,
-                                                   52};
+static const needle_format needle_format_float = {
+    -104, -87, 89, 12582912, 0.693359375, -2.12194440e-4, 1.17549435e-38, 23, 127, -4096LL,
+};
+static const needle_format needle_format_double = {
+    -746, -708, 710,          6755399441055744, 6.93145751953125e-1, 1.42860682030941723212e-6, 2.2250738585072014e-308,
+    52,   1023, -134217728LL,
+};
+
+/* e^r = 1 + r + r^2 (c0 + c1 r + ...): relative errors of e^r - 1 are 2^-26 and 2^-55 */
+static const float needle_exp_terms_float[] = {0.4999999701976776f, 0.16666539013385773f, 0.04166775196790695f,
+                                               0.008367104455828667f, 0.001383678987622261f};
+static const double needle_exp_terms_double[] = {
+    0.5000000000000006,     0.16666666666666588,  0.04166666666657661,    0.008333333333389672,   0.0013888888931617297,
+    0.00019841269718792203, 2.48015052063852e-05, 2.7557407674970977e-06, 2.7626066189252045e-07, 2.5053756173342916e-08};
+
+#define NEEDLE_COUNT(array) ((int) (sizeof(array) / sizeof(array)[0]))
 
 #include "as_float.h"
 #include "exponential.h"
@@ -43,13 +39,37 @@ static const needle_format needle_format_double = {-746, -708, 6755399441055744,
 
 #elif defined(T)
 
+/* c0 + c1 x + ... of n <= 32 terms, in pairs and pairs of pairs: no term waits for all the others */
+NEEDLE_INLINE vec FN(polynomial)(vec x, const T *c, const int n)
+{
+    vec zero = {0}, p[16];
+    NEEDLE_UNROLL(16)
+    for (int i = 0; i < n / 2; i++)
+        p[i] = x * c[2 * i + 1] + c[2 * i];
+    if (n % 2)
+        p[n / 2] = zero + c[n - 1];
+    NEEDLE_UNROLL(4)
+    for (int left = (n + 1) / 2; left > 1; left = (left + 1) / 2) {
+        x = x * x;
+        NEEDLE_UNROLL(8)
+        for (int i = 0; i < left / 2; i++)
+            p[i] = p[2 * i + 1] * x + p[2 * i];
+        if (left % 2)
+            p[left / 2] = p[left - 1];
+    }
+    return p[0];
+}
+
+/* e^r - 1 */
+NEEDLE_INLINE vec FN(series)(vec r) { return FN(polynomial)(r, FN(exp_terms), NEEDLE_COUNT(FN(exp_terms))) * (r * r) + r; }
+
 /* k, in the last bits of round + k, and r of x = k log(2) + r */
 NEEDLE_INLINE vec FN(reduce)(vec x, mask *k)
 {
     const needle_format f = FN(format);
-    vec zero = {0}, rounded = FN(fma)(x, zero + (T) 1.4426950408889634, zero + (T) f.round), whole = rounded - (T) f.round;
+    vec rounded = x * (T) 1.4426950408889634 + (T) f.round, whole = rounded - (T) f.round;
     *k = (mask) rounded;
-    return FN(fma)(whole, zero - (T) f.log2_low, FN(fma)(whole, zero - (T) f.log2, x));
+    return x - whole * (T) f.log2 - whole * (T) f.log2_low;
 }
 
 /* 2^k for k from the smallest exponent on, in the last bits of round + k: the others are shifted out */
@@ -59,21 +79,40 @@ NEEDLE_INLINE vec FN(power_of_2)(mask k)
     return (vec) ((k << FN(format).mantissa) + (mask) (zero + 1));
 }
 
-/* e^x for x <= 0 without a branch, for loops that seldom have results below the normal numbers: those take an instruction of their
- * own, or 2^k in two halves, and most processors stop for some hundred cycles at each */
-NEEDLE_INLINE vec FN(exp_straight)(vec x)
+/* 2^k e for any k, in the last bits of round + k: in two steps, of which at most one rounds */
+NEEDLE_INLINE vec FN(scaled)(vec e, mask k)
 {
-    vec zero = {0}, e;
-    mask k;
-    e = FN(series)(FN(reduce)(FN(larger)(zero + (T) FN(format).lowest, x), &k)) + 1;
 #if defined(__AVX512F__)
     return X86(scalef)(e, (vec) k - (T) FN(format).round);
 #else
-    return e * FN(power_of_2)(k >> 1) * FN(power_of_2)(k - (k >> 1));
+    mask half = (mask) ((bits) k >> 1);
+    return e * FN(power_of_2)(half) * FN(power_of_2)(k - half);
 #endif
 }
 
-/* the same with 0 in place of results that are not normal numbers: for sums. Below them, no arithmetic comes near subnormal ones. */
+/* e^x for x <= highest without a branch, for loops that seldom have results below the normal numbers: those take an instruction of
+ * their own, or 2^k in two halves, and most processors stop for some hundred cycles at each */
+NEEDLE_INLINE vec FN(exp_straight)(vec x)
+{
+    vec zero = {0}, r;
+    mask k;
+    r = FN(reduce)(FN(larger)(zero + (T) FN(format).lowest, x), &k);
+    return FN(scaled)(FN(series)(r) + 1, k);
+}
+
+/* e^x of any x */
+NEEDLE_INLINE vec FN(exp_of)(vec x) { return FN(exp_straight)(FN(smaller)((vec) {0} + (T) FN(format).highest, x)); }
+
+/* e^(x + low) for x <= 0 and a small `low`, which x has no bits for */
+NEEDLE_INLINE vec FN(exp_sum)(vec x, vec low)
+{
+    vec zero = {0}, r;
+    mask k;
+    r = FN(reduce)(FN(larger)(zero + (T) FN(format).lowest, x), &k) + low;
+    return FN(scaled)(FN(series)(r) + 1, k);
+}
+
+/* e^x with 0 in place of results that are not normal numbers: for sums. Below them, no arithmetic comes near subnormal ones. */
 NEEDLE_INLINE vec FN(exp_normal)(vec x)
 {
     mask k;
@@ -99,7 +138,19 @@ NEEDLE_INLINE vec FN(expm1)(vec x)
 {
     mask k;
     vec r = FN(reduce)(x, &k), power = FN(power_of_2)(k);
-    return FN(fma)(power, FN(series)(r), power - 1);
+    return power * FN(series)(r) + (power - 1);
+}
+
+/* e^x - 1 of any x: of half the powers of two, so that none overflows too early, and x itself where it is its own result */
+NEEDLE_INLINE vec FN(expm1_of)(vec x)
+{
+    const needle_format f = FN(format);
+    vec zero = {0}, r, half;
+    mask k;
+    r = FN(reduce)(FN(larger)(zero - 64, FN(smaller)(zero + (T) f.highest, x)), &k);
+    half = FN(power_of_2)(k - 1);
+    r = half * FN(series)(r) + (half - (T) 0.5);
+    return FN(where)(FN(abs)(x) < (T) 1e-17, x, r + r);
 }
 
 #endif

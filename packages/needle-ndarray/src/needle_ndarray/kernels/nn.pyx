@@ -1,6 +1,6 @@
 # Softmax, its relatives and cross-entropy, along the last axis: kernels over rows. Each has its reference in `defaults`.
 
-from libc.math cimport INFINITY, log
+from libc.math cimport INFINITY
 from libc.stdlib cimport free, malloc
 
 from needle_ndarray.kernels.memoryviews cimport vector
@@ -9,6 +9,9 @@ from needle_ndarray.kernels.softmax cimport exponentials, largest, sum_of_expone
 from needle_ndarray.kernels.strided cimport contiguous, gather, scatter
 from needle_ndarray.kernels.views cimport FLOAT32, F, View, int64
 from needle_ndarray.threads cimport Task, share
+
+cdef extern from "logarithm.h" nogil:
+    double log "needle_log"(double x) noexcept
 
 
 # ---- Rows ------------------------------------------------------------------------------------

@@ -15,20 +15,27 @@
 #include <stddef.h>
 #include <string.h>
 
-/* NEEDLE_ROWS: rows of a register tile that is two vectors wide, as many as leave registers for its operands */
+/* NEEDLE_FMA: products and additions are fused where a kernel asks for it.
+ * NEEDLE_ROWS: rows of a register tile that is two vectors wide, as many as leave registers for its operands */
 #if defined(__AVX512F__)
 #include <immintrin.h>
 #define NEEDLE_VECTOR 64
+#define NEEDLE_FMA
 #define NEEDLE_ROWS 8
 #define NEEDLE_X86(name) _mm512_##name
 #elif defined(__AVX2__) && defined(__FMA__)
 #include <immintrin.h>
 #define NEEDLE_VECTOR 32
+#define NEEDLE_FMA
 #define NEEDLE_ROWS 6
 #define NEEDLE_X86(name) _mm256_##name
 #else
 #define NEEDLE_VECTOR 16
 #define NEEDLE_ROWS 6
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#define NEEDLE_X86(name) _mm_##name
+#endif
 #endif
 
 #define NEEDLE_INLINE static inline __attribute__((always_inline))
@@ -49,6 +56,7 @@
 
 typedef T vec __attribute__((vector_size(NEEDLE_VECTOR)));
 typedef INTEGER mask __attribute__((vector_size(NEEDLE_VECTOR))); /* what a comparison of vectors gives: all bits, or none */
+typedef UNSIGNED bits __attribute__((vector_size(NEEDLE_VECTOR)));
 typedef T unaligned __attribute__((vector_size(NEEDLE_VECTOR), aligned(sizeof(T)), may_alias));
 
 /* a where the bits of `which` are set, else b */
@@ -62,24 +70,30 @@ NEEDLE_INLINE int FN(any)(mask which)
 #elif defined(__AVX2__)
     return !_mm256_testz_si256((__m256i) which, (__m256i) which);
 #else
-    INTEGER found = 0;
-    for (int i = 0; i < LANES; i++)
-        found |= which[i];
-    return found != 0;
+    long long half[2];
+    memcpy(half, &which, sizeof half);
+    return (half[0] | half[1]) != 0;
 #endif
 }
 
 /* fma(a, b, c) = a b + c, with one rounding where the processor has it: the build forbids contraction elsewhere, so it is asked
  * for by name. larger, smaller: the second counts where one is NaN. */
-#ifdef NEEDLE_X86
+#if defined(NEEDLE_FMA)
 NEEDLE_INLINE vec FN(fma)(vec a, vec b, vec c) { return X86(fmadd)(a, b, c); }
+#else
+NEEDLE_INLINE vec FN(fma)(vec a, vec b, vec c) { return a * b + c; }
+#endif
+#if defined(NEEDLE_X86)
 NEEDLE_INLINE vec FN(larger)(vec a, vec b) { return X86(max)(a, b); }
 NEEDLE_INLINE vec FN(smaller)(vec a, vec b) { return X86(min)(a, b); }
 #else
-NEEDLE_INLINE vec FN(fma)(vec a, vec b, vec c) { return a * b + c; }
 NEEDLE_INLINE vec FN(larger)(vec a, vec b) { return FN(where)(a > b, a, b); }
 NEEDLE_INLINE vec FN(smaller)(vec a, vec b) { return FN(where)(a < b, a, b); }
 #endif
+
+/* x without its sign; x >= 0 with the sign of another number */
+NEEDLE_INLINE vec FN(abs)(vec x) { return (vec) ((mask) x & ~(mask) (-(vec) {0})); }
+NEEDLE_INLINE vec FN(with_sign)(vec x, vec sign) { return (vec) ((mask) x | ((mask) sign & (mask) (-(vec) {0}))); }
 
 /* low = a0 b0 a1 b1 ..., high = the same of the upper halves */
 NEEDLE_INLINE void FN(zip)(vec a, vec b, vec *low, vec *high)
