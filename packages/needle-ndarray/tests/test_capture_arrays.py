@@ -209,6 +209,16 @@ FUNCTIONS = {
     "input returned": lambda a: (a, a.T, a[3:]),
     "written input": lambda a: (lambda b: (b.fill(2.0), b * 2.0)[1])(a + 0.0),
     "one element": lambda a: (lambda b: (b.__setitem__((0, 0), 3.0), b * 2.0)[1])(a + 0.0),
+    "copied into a result": lambda a: (lambda b: (b.copy(), b.sum()))(a * 2.0),
+    "copied into two results": lambda a: (lambda b: (b.copy(), b.copy(), b))(a * 2.0),
+    "copied, then the source written": lambda a: (lambda b: (b.copy(), b.fill(1.0), b.sum())[::2])(a * 2.0),
+    "transposed copy": lambda a: (lambda b: b.T.compact() * 2.0)(a + 1.0),
+    "transposed copy of an input": lambda a: a.T.compact() + a.T,
+    "transposed copy, then the source written": lambda a: (lambda b, c: (b.fill(1.0), b.T + c)[1])(*with_copy(a + 1.0)),
+    "transposed copy, read as another shape": lambda a: (a + 1.0).T.compact().reshape((64, 80)) * a,
+    "transposed copy in place": lambda a: (lambda b: (b.__setitem__(..., b.T.compact() * 2.0), b + 1.0)[1])(
+        a[:, :64] + 1.0
+    ),
     "copied, then written": lambda a: (lambda b: copied_then_written(b))(a + 1.0),
     "one sum, twice in a list": lambda a: stepped(a * 2.0),
     "empty": lambda a: (a[:0] + 1.0, a[:0].sum(), a[:, :0].sum(axis=1)),
@@ -219,6 +229,10 @@ def copied_then_written(b):
     c = b.copy()
     b[...] = c * 3.0
     return b + c
+
+
+def with_copy(b):
+    return b, b.T.compact()
 
 
 def stepped(a):
@@ -268,6 +282,22 @@ def test_drop_dead():
     text = str(plan)
     assert "unary exp" not in text and "unary tanh" in text
     assert "unary exp" in str(recorded(chain, array(64, 80), without=("drop_dead",))[0])
+
+
+@pytest.mark.parametrize("name, calls", [
+    ("copied into a result", ["multiply", "sum"]),
+    ("copied into two results", ["multiply", "copy", "copy"]),
+    ("copied, then the source written", ["multiply", "copy", "fill", "sum"]),
+    ("transposed copy", ["add", "multiply"]),
+    ("transposed copy of an input", ["add"]),
+    ("transposed copy, then the source written", ["add", "copy", "fill", "add"]),
+    ("transposed copy, read as another shape", ["add", "copy", "multiply"]),
+])  # fmt: skip
+def test_drop_copies(name, calls):
+    """Only where the source stays as it is, and is no result itself."""
+    plan, _, _ = recorded(FUNCTIONS[name], array(64, 80))
+    assert [getattr(call.args[0], "name", call.verb) for call in plan.calls] == calls, str(plan)
+    assert "= copy" in str(recorded(FUNCTIONS[name], array(64, 80), without=("drop_copies",))[0])
 
 
 def test_hoist_constants():

@@ -38,4 +38,7 @@ globals().update(
     {name: _any_spelling(value) for name, value in vars(PLAIN).items() if isinstance(value, _FunctionType)}
 )
 
-del Any, accumulate, math, np, pairwise  # noqa: F821  # what the modules import, not what they offer
+# What the modules import, not what they offer: modules, and the names of types.
+_TYPES = "Any Axes Callable ClassVar DTypeLike DeviceLike Key Number Operand Pair Sequence Shape SupportsIndex Tensors annotations"
+for _name in ["accumulate", "math", "np", "pairwise", *_TYPES.split()]:
+    globals().pop(_name, None)

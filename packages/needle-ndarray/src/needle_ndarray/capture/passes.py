@@ -3,7 +3,7 @@
 They run in the order of PASSES; `needle.capture(..., without=("in_place",))` leaves some out.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from needle_ndarray.capture.calls import Call, View, renamed
 from needle_ndarray.capture.graphs import graphs
@@ -100,6 +100,41 @@ def copied(call: Call) -> int | None:
     if call.verb != "copy" or call.args[0]._replace(buffer=0) != call.args[1]._replace(buffer=0):
         return None
     return call.args[0].buffer
+
+
+def drop_copies(plan: "Plan") -> None:
+    """Leave out copies of what could be used as it is.
+
+    What is copied into a result, and is no result itself, is computed there. A copy of a view, transposed for example, that one
+    elementwise call reads, and nobody else, is read where it was copied from.
+    """
+    writes = plan.count_writes()
+    last_writes: dict[int, int] = {}
+    reads: dict[int, list[int]] = {}
+    for i, call in enumerate(plan.calls):
+        last_writes.update(dict.fromkeys(plan.written(call), i))
+        for buffer in plan.read(call):
+            reads.setdefault(buffer, []).append(i)
+    calls: list[Any] = list(plan.calls)
+    now: dict[int, int] = {}  # what a buffer has become
+    for i, call in enumerate(plan.calls):
+        if call.verb != "copy" or writes[call.args[1].buffer] != 1:
+            continue
+        a, out = calls[i].args
+        readers = reads.get(out.buffer, [])
+        stays = last_writes.get(a.buffer, -1) < i < min(readers, default=len(calls))
+        if out.buffer in plan.outputs:
+            alone = (
+                plan.is_temporary(a.buffer) and a.buffer not in now and plan.sizes[a.buffer] == plan.sizes[out.buffer]
+            )
+            if alone and stays and copied(call) is not None:
+                now[a.buffer], calls[i] = out.buffer, None
+        elif out.buffer >= 0 and a.dtype is out.dtype and stays and len(readers) == 1:
+            reader = calls[readers[0]]
+            if reader.verb in ("unary", "binary") and all(v == out for v in plan.views_of(reader, out.buffer)):
+                calls[readers[0]] = reader._replace(args=tuple(a if arg == out else arg for arg in reader.args))
+                calls[i] = None
+    plan.calls = [renamed(call, now) for call in calls if call is not None]
 
 
 def in_place(plan: "Plan") -> None:
@@ -224,6 +259,7 @@ PASSES = {
     "drop_dead": drop_dead,
     "reuse_results": reuse_results,
     "hoist_constants": hoist_constants,
+    "drop_copies": drop_copies,
     "in_place": in_place,
     "graphs": graphs,
     "pack_memory": pack_memory,
