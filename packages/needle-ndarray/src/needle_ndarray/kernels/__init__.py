@@ -6,6 +6,7 @@ is compared with v3 when the first kernel is needed, and refused if one family o
 
 import os
 import sys
+from _thread import RLock  # threading is not imported by NumPy
 from typing import Any
 
 from needle_ndarray.buffer import cpu_levels
@@ -34,6 +35,7 @@ EXACT = ("elementwise", "moved", "reduced", "drawn", "rows", "stepped")
 NEAR = ("products", "attended", "windows", "recurrences")
 FAMILIES = EXACT + NEAR
 _settled = False
+_settling = RLock()  # no thread may import kernels while another one exchanges them
 
 
 def _load(level: str) -> dict[str, Any]:
@@ -68,25 +70,29 @@ def difference(results: dict[str, list[Any]], proven: dict[str, list[Any]]) -> s
 def settle() -> str:
     """The level that is used, decided before the first kernel runs: an unproven one is compared with the next lower one."""
     global LEVEL, _settled
-    if _settled:
-        return LEVEL
-    _settled = True
-    if LEVEL not in UNPROVEN or "NEEDLE_ISA" in os.environ or USABLE[0] == LEVEL:
-        return LEVEL
-    unproven, proven = LEVEL, USABLE[USABLE.index(LEVEL) - 1]
+    with _settling:
+        if not _settled and LEVEL in UNPROVEN and "NEEDLE_ISA" not in os.environ and USABLE[0] != LEVEL:
+            LEVEL = _proven(LEVEL, USABLE[USABLE.index(LEVEL) - 1])
+        _settled = True
+    return LEVEL
+
+
+def _proven(unproven: str, proven: str) -> str:
+    """The level whose modules are left to be used: the unproven one if its results are right, else the other, with a warning."""
     modules = {level: _load(level) for level in (proven, unproven)}
     wrong = difference(_results(modules[unproven]), _results(modules[proven]))
+    level = unproven
     if wrong:
         import warnings
 
-        LEVEL = proven
+        level = proven
         message = (
             f"needle_ndarray: {unproven} kernels give other results than {proven} kernels ({wrong}): {proven} is used"
         )
-        warnings.warn(message, RuntimeWarning, stacklevel=2)
-    __path__[:] = [os.path.join(_HERE, LEVEL)]
-    sys.modules.update(modules[LEVEL])
-    return LEVEL
+        warnings.warn(message, RuntimeWarning, stacklevel=3)
+    __path__[:] = [os.path.join(_HERE, level)]
+    sys.modules.update(modules[level])
+    return level
 
 
 def check_ops(ops: dict[str, Any], codes: set[int], source: str) -> None:
