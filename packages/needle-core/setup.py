@@ -1,9 +1,15 @@
 """Compile the autograd engine. Everything else of needle-core is plain Python.
 
 NEEDLE_BUILD_OPTIMIZE=0  without optimisation: builds sooner, runs slower
+NEEDLE_BUILD_WINDOWS=1  try where nobody has built it
 """
 
+import multiprocessing
 import os
+import sys
+
+if sys.platform == "win32" and os.environ.get("NEEDLE_BUILD_WINDOWS") != "1":
+    sys.exit("needle-core has not been built on Windows yet: use WSL, or try with Clang and NEEDLE_BUILD_WINDOWS=1")
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
@@ -16,7 +22,8 @@ DIRECTIVES = {
     "embedsignature": True,
     "embedsignature.format": "clinic",  # what inspect.signature reads
 }
-COMPILE = ["-O" + os.environ.get("NEEDLE_BUILD_OPTIMIZE", "3"), "-g0"]
+WARN = ["-Wno-unused-function"]  # Cython writes more than a module needs
+COMPILE = ["-O" + os.environ.get("NEEDLE_BUILD_OPTIMIZE", "2"), "-g0", *WARN]
 ENGINE = [
     "values",
     "recording",
@@ -37,4 +44,10 @@ extensions = [
     Extension(f"needle.autograd.{name}", [f"src/needle/autograd/{name}.pyx"], extra_compile_args=COMPILE)
     for name in ENGINE
 ]
-setup(ext_modules=cythonize(extensions, include_path=["src"], compiler_directives=DIRECTIVES))
+CORES = os.cpu_count() or 1
+# Cython's processes come from a fork: started in another way each would run this file again
+TRANSLATORS = CORES if multiprocessing.get_start_method() == "fork" else 0
+setup(
+    ext_modules=cythonize(extensions, include_path=["src"], compiler_directives=DIRECTIVES, nthreads=TRANSLATORS),
+    options={"build_ext": {"parallel": CORES}},
+)

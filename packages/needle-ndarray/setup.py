@@ -2,19 +2,26 @@
 
 NEEDLE_BUILD_LEVELS   comma list out of v2, v3, v4 (x86-64 levels); default: all three
 NEEDLE_BUILD_OPTIMIZE=0  without optimisation: builds sooner, runs slower
+NEEDLE_BUILD_WINDOWS=1  try where nobody has built it
 NEEDLE_BUILD_DEBUG=1  bounds checks, AddressSanitizer and UBSan, one level
 """
 
+import multiprocessing
 import os
 import platform
 import sys
 from copy import copy
 from pathlib import Path
 
+if sys.platform == "win32" and os.environ.get("NEEDLE_BUILD_WINDOWS") != "1":
+    sys.exit("needle-ndarray has not been built on Windows yet: use WSL, or try with Clang and NEEDLE_BUILD_WINDOWS=1")
+
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
+# Cython's processes come from a fork: started in another way each would run this file again
+TRANSLATORS = (os.cpu_count() or 1) if multiprocessing.get_start_method() == "fork" else 0
 DEBUG = os.environ.get("NEEDLE_BUILD_DEBUG") == "1"
 ROOT = "src/needle_ndarray"
 # Cython's own code for memoryviews: once, instead of 8,000 lines of C in every module.
@@ -58,8 +65,10 @@ COMPILE = [
     "-Wno-unused-function",
     "-Wno-tautological-compare",
 ]
-OPTIMIZE = "-O" + os.environ.get("NEEDLE_BUILD_OPTIMIZE", "3")
+# Loops are in the kernels; the rest is calls, which -O3 only makes larger.
+OPTIMIZE, OPTIMIZE_KERNELS = (f"-O{os.environ.get('NEEDLE_BUILD_OPTIMIZE', level)}" for level in "23")
 COMPILE += ["-O0", "-g1", "-fsanitize=address,undefined", "-fno-omit-frame-pointer"] if DEBUG else [OPTIMIZE, "-g0"]
+FASTER = [] if DEBUG else [OPTIMIZE_KERNELS]
 LINK = ["-fsanitize=address,undefined"] if DEBUG else []
 # Lists and tuples come from users, so their bounds are checked; loops of the kernels run over memory that was.
 # A kernel's memoryviews belong to no object (kernels/memoryviews.pxd): there is none to look for.
@@ -104,7 +113,7 @@ def translate(pyx, directives):
         pyx,
         include_path=["src"],
         compiler_directives=directives,
-        nthreads=os.cpu_count() or 1,
+        nthreads=TRANSLATORS,
         shared_utility_qualified_name=SHARED,
     )
 
@@ -121,7 +130,9 @@ def extensions():
     translate(kernels, DIRECTIVES | KERNEL_DIRECTIVES)
     kernels = [
         extension(
-            f"needle_ndarray.kernels.{level}.{name}", f"{ROOT}/kernels/{name}.c", [*flags, *UNOPTIMIZED.get(name, [])]
+            f"needle_ndarray.kernels.{level}.{name}",
+            f"{ROOT}/kernels/{name}.c",
+            [*flags, *FASTER, *UNOPTIMIZED.get(name, [])],
         )
         for level, flags in kernel_levels().items()
         for name in KERNELS

@@ -169,7 +169,7 @@ MISTAKES = {
     "one_hot above": (lambda: init.one_hot(3, [0, 3]), IndexError, "one_hot: entries from 0 to 3 do not fit 3 classes"),
     "one_hot below": (lambda: init.one_hot(3, [-1]), IndexError, "one_hot: entries from -1 to -1 do not fit 3 classes"),
     "one_hot half": (lambda: init.one_hot(3, [1.5]), ValueError, "one_hot: 1.5 is no position"),
-    "dtype": (lambda: init.rand(2, dtype="float16"), TypeError, "dtype: 'float16' is not one of"),
+    "dtype": (lambda: init.rand(2, dtype="float8"), TypeError, "dtype: 'float8' is not one of"),
 }  # fmt: skip
 
 

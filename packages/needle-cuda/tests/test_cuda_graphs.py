@@ -66,9 +66,9 @@ LAUNCHES = {
     "MLP, SGD": (17, 16, 7, 3),
     "MLPResNet, Adam": (109, 108, 11, 5),
     "LeNet, Adam": (47, 46, 7, 3),
-    "ResNet9, SGD": (178, 177, 12, 3),
+    "ResNet9, SGD": (178, 175, 12, 3),
     "LSTM, Adam": (37, 37, 8, 3),
-    "GPT, AdamW": (118, 108, 16, 8),
+    "GPT, AdamW": (118, 104, 16, 8),
 }
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 import needle_ndarray as nd
 
 DEVICES = st.sampled_from(["cpu", "cpu", "cpu_numpy"] + ["cuda"] * nd.cuda().enabled())
-DTYPES = st.sampled_from(["bool", "uint8", "int32", "int64", "float32", "float64"])
+DTYPES = st.sampled_from(["bool", "uint8", "int32", "int64", "float16", "float32", "float64"])
 SIZES = st.sampled_from([0, 1, 1, 2, 3, 4, 5, 7])
 SHAPES = st.lists(SIZES, max_size=4).map(tuple)
 

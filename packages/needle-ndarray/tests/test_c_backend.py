@@ -43,7 +43,6 @@ class TestC(InterfaceSuite, MovementSuite, ReductionSuite, ProductSuite, RandomS
     device = "c"
 
 
-@pytest.mark.slow
 class TestCElementwise(ElementwiseSuite):
     device = "c"
 

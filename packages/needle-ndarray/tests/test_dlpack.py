@@ -118,7 +118,7 @@ def test_from_dlpack_refuses():
         nd.from_dlpack(Producer(None, (10, 0)))
 
 
-@pytest.mark.parametrize("bad", ["int8", "int16", "uint16", "uint64", "float16", "complex64"])
+@pytest.mark.parametrize("bad", ["int8", "int16", "uint16", "uint64", "complex64"])
 def test_from_dlpack_refuses_dtypes(bad):
     with pytest.raises(TypeError, match="is not one of bool, uint8, int32, int64, float32, float64"):
         nd.from_dlpack(np.zeros(3, bad))
@@ -234,7 +234,7 @@ HUGE = 1 << 62
         ((3,), None, {"byte_offset": (1 << 64) - 1}, BufferError, "address space"),
         ((3,), None, {"data": None}, BufferError, "address space"),
         ((3,), None, {"lanes": 4}, TypeError, "float32 x 4 lanes"),
-        ((3,), None, {"bits": 16}, TypeError, "float16 is not one of"),
+        ((3,), None, {"bits": 128}, TypeError, "float128 is not one of"),
         ((3,), None, {"code": 77}, TypeError, "type code 77"),
     ],
 )

@@ -95,7 +95,7 @@ def test_from_numpy_edges():
     assert longlong[0] == 5
 
 
-@pytest.mark.parametrize("bad", ["float16", "int8", "int16", "complex64", "object", "datetime64[s]", "U3"])
+@pytest.mark.parametrize("bad", ["int8", "int16", "complex64", "object", "datetime64[s]", "U3"])
 def test_from_numpy_refuses(bad):
     with pytest.raises(TypeError, match=r"from_numpy: .* is not one of bool, uint8, int32, int64, float32, float64"):
         nd.from_numpy(np.zeros(3, bad))

@@ -12,6 +12,7 @@ from needle_ndarray.backend import REQUIRED
 from needle_ndarray.testing import (
     ElementwiseSuite,
     FusedSuite,
+    HalfSuite,
     InterfaceSuite,
     MovementSuite,
     ProductSuite,
@@ -38,13 +39,12 @@ def installed(tmp_path_factory):
     sys.path.remove(str(DOCS))
 
 
-class TestToy(InterfaceSuite, MovementSuite, ReductionSuite, ProductSuite, FusedSuite, RandomSuite):
+class TestToy(InterfaceSuite, MovementSuite, HalfSuite, ReductionSuite, ProductSuite, FusedSuite, RandomSuite):
     """Its fused verbs are the defaults, which the NumPy backend has too and is tested with."""
 
     device = "toy"
 
 
-@pytest.mark.slow
 class TestToyElementwise(ElementwiseSuite):
     device = "toy"
 

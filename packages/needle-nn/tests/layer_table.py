@@ -309,3 +309,4 @@ ROWS += ROWS_OF_TORCH
 #: Exported, but nothing one calls with a tensor; tested in test_module.py and test_containers.py.
 NOT_LAYERS = {"Module", "Parameter", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict", "summary"}
 NOT_LAYERS |= {"functional", "init", "utils"}
+NOT_LAYERS |= {"quantize", "QuantizedLinear", "QuantizedEmbedding"}  # made of other layers: test_quantized.py

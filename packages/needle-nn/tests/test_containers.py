@@ -91,7 +91,6 @@ def test_casts_keep_the_objects():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda net: net.half(), "Sequential.half: there is no float16"),
         (lambda net: net.to("int64"), "Sequential.to: dtype int64: expected float32 or float64"),
         (lambda net: net.to("gpu"), "Sequential.to: 'gpu': expected a device, as needle.cpu(), or a dtype"),
         (lambda net: net.register_forward_hook(3), "a forward hook is a function, got a int"),

@@ -370,8 +370,10 @@ from needle_ndarray.devices import cpu_numpy as cpu_numpy
 from needle_ndarray.devices import cuda as cuda
 from needle_ndarray.devices import default_device as default_device
 from needle_ndarray.devices import device as device
+from needle_ndarray.dtypes import bfloat16 as bfloat16
 from needle_ndarray.dtypes import can_cast as can_cast
 from needle_ndarray.dtypes import dtype as dtype
+from needle_ndarray.dtypes import float16 as float16
 from needle_ndarray.dtypes import float32 as float32
 from needle_ndarray.dtypes import float64 as float64
 from needle_ndarray.dtypes import int32 as int32
@@ -465,6 +467,7 @@ def concat(
 
 float: DType
 double: DType
+half: DType
 int: DType
 long: DType
 bool: DType

@@ -20,11 +20,13 @@ _told: set[str] = set()
 
 
 def _tell(what: str) -> None:
-    """Say once in a process that there are no halves."""
+    """Say once in a process that nothing is cast."""
     if what not in _told:
         _told.add(what)
         warnings.warn(
-            f"{what}: there is no float16 or bfloat16 here: float32 stays float32", RuntimeWarning, stacklevel=4
+            f"{what}: nothing is cast by itself: float32 stays float32; model.bfloat16() keeps weights in half the memory",
+            RuntimeWarning,
+            stacklevel=4,
         )
 
 

@@ -16,7 +16,7 @@ from needle_cuda.reductions import Reductions
 from needle_cuda.sharing import Sharing
 from needle_cuda.status import find_cupy, why_disabled
 from needle_cuda.views import compact, dense, joint, step, transposition
-from needle_ndarray import NDArray
+from needle_ndarray import NDArray, bfloat16_words
 from needle_ndarray.backend import INTERFACE_VERSION, Backend, Op
 
 BOUNDED = 1 << 20  # integers from the host whose smallest and largest are looked for
@@ -70,11 +70,16 @@ class CUDABackend(Reductions, Indexing, Products, Network, Convolution, Optimize
             out._handle.constant = values.reshape(())[()]
         elif out.size:
             self.memory.write(values, out._handle.pointer() + out.offset * out.itemsize)
-            if values.dtype.kind in "iu" and values.size <= BOUNDED and out.nbytes == out._handle.nbytes:
+            if (
+                not out.dtype.is_half
+                and values.dtype.kind in "iu"
+                and values.size <= BOUNDED
+                and out.nbytes == out._handle.nbytes
+            ):
                 out._handle.bounds = (out._handle.version, values.min(), values.max())
 
     def to_host(self, a: NDArray) -> np.ndarray:
-        values = np.empty(a.shape, a.dtype.numpy)
+        values = np.empty(a.shape, a.dtype.storage)
         if a.size and (constant := self._constant(a)) is not None:
             values[...] = constant
         elif a.size:
@@ -102,7 +107,7 @@ class CUDABackend(Reductions, Indexing, Products, Network, Convolution, Optimize
 
     def fill(self, out: NDArray, value: Any) -> None:
         out._handle.bounds = None
-        scalar = SCALARS[out.dtype](value)
+        scalar = word_of(out.dtype, value) if out.dtype.is_half else SCALARS[out.dtype](value)
         if remembered(out):
             out._handle.constant = scalar
         elif dense(out):
@@ -160,6 +165,13 @@ class CUDABackend(Reductions, Indexing, Products, Network, Convolution, Optimize
         self._launch("random.cu", f"random_{op.name}", out.dtype, blocks, *given)
 
 
+def word_of(dtype: str, value: Any) -> Any:
+    """The bits of a number as float16 or bfloat16."""
+    with np.errstate(over="ignore"):
+        made = bfloat16_words(value) if dtype == "bfloat16" else np.asarray(value, np.float16).view(np.uint16)
+    return made[()]
+
+
 def remembered(out: NDArray) -> bool:
     """Whether a number for `out` need not be written anywhere yet: its buffer is of one element, and nobody has its address."""
-    return out.size == 1 and out._handle.memory is None and out._handle.nbytes == out.itemsize
+    return not out.dtype.is_half and out.size == 1 and out._handle.memory is None and out._handle.nbytes == out.itemsize

@@ -11,8 +11,8 @@ import numpy as np
 from needle_ndarray import NDArray
 from needle_ndarray.extension import DTYPES
 
-#: The NumPy type of a scalar argument, by dtype.
-SCALARS: dict[str, Any] = {str(each): each.numpy.type for each in DTYPES}
+#: The NumPy type of a scalar argument, by dtype; that of halves is the word.
+SCALARS: dict[str, Any] = {str(each): np.uint16 if each.is_half else each.numpy.type for each in DTYPES}
 #: Random numbers and steps of optimizers have the same bits everywhere: a product and a sum are rounded one after the other.
 FILE_OPTIONS = {"random.cu": ("--fmad=false",), "optim.cu": ("--fmad=false",)}
 

@@ -73,6 +73,8 @@ class Sharing:
 
     def _as_cupy(self, a: NDArray) -> Any:
         """A cupy.ndarray on the memory of `a`."""
+        if a.dtype == "bfloat16":
+            raise BufferError("__dlpack__: cupy has no bfloat16: share x.astype('float32'), or x.to('cpu')")
         if a.size == 0:
             return self.cupy.ndarray(a.shape, a.dtype.numpy)
         memory = a._handle.pointer() + a.offset * a.itemsize

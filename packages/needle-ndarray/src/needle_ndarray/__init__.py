@@ -45,9 +45,11 @@ from needle_ndarray.devices import (
 )  # fmt: skip
 from needle_ndarray.dtypes import (
     DType,
+    bfloat16,
     bool_,
     can_cast,
     dtype,
+    float16,
     float32,
     float64,
     int32,
@@ -58,10 +60,11 @@ from needle_ndarray.dtypes import (
 )  # fmt: skip
 from needle_ndarray.elementwise import *
 from needle_ndarray.fused import *
+from needle_ndarray.halves import bfloat16_words, from_words, shared_words, words
 from needle_ndarray.indexing import add_at, gather, nonzero, scatter_add, take, take_along_axis
 from needle_ndarray.inspection import __array_namespace_info__, isdtype
 from needle_ndarray.interop import from_dlpack, from_numpy
-from needle_ndarray.linalg import einsum, matmul, tensordot, vecdot
+from needle_ndarray.linalg import einsum, matmul, matmul_weight, tensordot, vecdot
 from needle_ndarray.manipulation import (
     broadcast_arrays,
     broadcast_to,
@@ -106,7 +109,8 @@ __all__ = [
     "max_pool2d_grad", "avg_pool2d", "avg_pool2d_grad", "arange", "array", "asarray", "astype", "empty", "empty_like",
     "eye", "finfo", "full", "full_like", "iinfo", "linspace", "one_hot", "ones", "ones_like", "tril", "triu", "zeros",
     "zeros_like", "Device", "DeviceError", "all_devices", "cpu", "cpu_numpy", "cuda", "default_device", "device",
-    "register", "DType", "bool_", "can_cast", "dtype", "float32", "float64", "int32", "int64", "promote_types",
+    "register", "DType", "bfloat16", "bool_", "can_cast", "dtype", "float16", "float32", "float64", "int32", "int64",
+    "promote_types",
     "result_type", "uint8", "negative", "abs", "sign", "sqrt", "rsqrt", "relu", "floor", "ceil", "trunc", "round",
     "isnan", "isinf", "isfinite", "signbit", "logical_not", "invert", "exp", "expm1", "log", "log1p", "sin", "cos",
     "tanh", "sigmoid", "erf", "gelu", "silu", "log2", "log10", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh",
@@ -117,7 +121,9 @@ __all__ = [
     "pow", "bitwise_invert", "absolute", "true_divide", "mod", "where", "clip", "square", "reciprocal", "positive",
     "layer_norm", "layer_norm_grad", "batch_norm", "batch_norm_grad", "cross_entropy", "cross_entropy_grad",
     "attention", "attention_grad", "add_at", "gather", "nonzero", "scatter_add", "take", "take_along_axis", "isdtype",
-    "from_dlpack", "from_numpy", "einsum", "matmul", "tensordot", "vecdot", "broadcast_arrays", "broadcast_to",
+    "bfloat16_words", "from_words", "shared_words", "words",
+    "from_dlpack", "from_numpy", "einsum", "matmul", "matmul_weight", "tensordot", "vecdot",
+    "broadcast_arrays", "broadcast_to",
     "concat", "concatenate", "diff", "expand_dims", "flip", "matrix_transpose", "meshgrid", "moveaxis", "pad",
     "permute", "permute_dims", "repeat", "reshape", "roll", "split", "squeeze", "stack", "swapaxes", "tile",
     "transpose", "unstack", "BroadcastError", "NDArray", "accumulate", "alike", "broadcast_shapes", "constant_like",

@@ -39,6 +39,7 @@ cdef class Backend:
     cpdef take(self, object a, object index, object out)
     cpdef scatter(self, Op op, object a, object index, object out)
     cpdef random(self, Op op, object out, unsigned long long seed, unsigned long long counter)
+    cpdef matmul_weight(self, object a, object weight, object scale, object out)
     cpdef linear(self, object x, object weight, object bias, object out)
     cpdef rows(self, Op op, object a, object out)
     cpdef cross_entropy(self, object logits, object labels, object out)

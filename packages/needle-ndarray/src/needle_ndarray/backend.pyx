@@ -9,7 +9,9 @@ keeps nothing, so that a list of calls can be run again. By the time a verb is c
 - arrays are NDArrays of this backend's device, with `shape`, `strides` and `offset` (in elements), `dtype` and `_handle`, the
   buffer that `allocate` returned; any of them may be a view with any strides (zero and negative ones too);
 - inputs of an elementwise verb have the shape of `out`; an input overlaps `out` only where it is exactly the same view;
-- inputs have the dtype that the table asks for, `out` the dtype that it promises; zero-size arrays arrive like any other.
+- inputs have the dtype that the table asks for, `out` the dtype that it promises; zero-size arrays arrive like any other;
+- float16 and bfloat16, words of 16 bits, come to `from_host`, `to_host`, `fill`, `copy`, `take`, `scatter` put and
+  `matmul_weight` only. Every other verb gets float32 in their place.
 
 Required verbs have no body here. The verbs under "Optional" are fused kernels: each has a default made of the required ones
 (the package `defaults`), so a new backend works on day one and gets fast kernel by kernel. Long because it is the whole
@@ -17,7 +19,7 @@ interface, verb after verb.
 """
 
 from needle_ndarray cimport optable
-from needle_ndarray.optable cimport BOOL, DTYPE_COUNT, FLOAT32, FLOAT64, INT32, INT64, UINT8
+from needle_ndarray.optable cimport BOOL, DTYPE_COUNT, FLOAT16, FLOAT32, FLOAT64, INT32, INT64, UINT8
 
 #: Raised when a verb's meaning or the table changes; a backend states the version it implements.
 INTERFACE_VERSION = 2
@@ -31,7 +33,8 @@ cdef class Op:
 
     accepts  "any", "number" (no bool), "integer" (bool and ints), "float" (ints and bool are cast to float first),
              "int-up" (bool is cast to int32 first), "int" (the same, and no floats), "bool" (every input is cast to bool first)
-    result   "same" as the inputs after that cast, "bool", "index" (int64), or "sum" (ints and bool widen to int64)
+    result   "same" as the inputs after that cast, "bool", "index" (int64), or "sum" (ints and bool widen to int64); -1 for
+             float16 and bfloat16, which no verb that computes gets
     """
 
     def __init__(self, str name, int code, str accepts, str result, str formula=""):
@@ -39,25 +42,25 @@ cdef class Op:
             raise TypeError(f"Op.__init__: {self.name} is in a table, where it keeps its meaning")
         self.name, self.code, self.accepts, self.result, self.formula = name, code, accepts, result, formula
         cdef int i
-        self.compute_dtype = [COMPUTE[accepts][i] for i in range(DTYPE_COUNT)]
-        self.out_dtype = [-1 if c < 0 else RESULT[result][c] for c in self.compute_dtype]
-        for i in range(DTYPE_COUNT):
+        self.compute_dtype = [COMPUTE[accepts][i] for i in range(<int> DTYPE_COUNT)]
+        self.out_dtype = [-1 if c < 0 or i >= FLOAT16 else RESULT[result][c] for i, c in enumerate(self.compute_dtype)]
+        for i in range(<int> DTYPE_COUNT):
             self.compute_code[i], self.out_code[i] = self.compute_dtype[i], self.out_dtype[i]
 
     def __repr__(self):
         return f"<Op {self.name}: {self.formula}>"
 
 
-#                        bool     uint8    int32    int64    float32  float64
+#                        bool     uint8    int32    int64    float32  float64; float16 and bfloat16 compute as float32
 cdef dict COMPUTE = {
-    "any":              [BOOL,    UINT8,   INT32,   INT64,   FLOAT32, FLOAT64],
-    "number":           [-1,      UINT8,   INT32,   INT64,   FLOAT32, FLOAT64],
-    "integer":          [BOOL,    UINT8,   INT32,   INT64,   -1,      -1],
-    "int":              [INT32,   UINT8,   INT32,   INT64,   -1,      -1],
-    "float":            [FLOAT32, FLOAT32, FLOAT64, FLOAT64, FLOAT32, FLOAT64],
-    "divide":           [FLOAT64, FLOAT64, FLOAT64, FLOAT64, FLOAT32, FLOAT64],
-    "int-up":           [INT32,   UINT8,   INT32,   INT64,   FLOAT32, FLOAT64],
-    "bool":             [BOOL,    BOOL,    BOOL,    BOOL,    BOOL,    BOOL],
+    "any":              [BOOL,    UINT8,   INT32,   INT64,   FLOAT32, FLOAT64, FLOAT32, FLOAT32],
+    "number":           [-1,      UINT8,   INT32,   INT64,   FLOAT32, FLOAT64, FLOAT32, FLOAT32],
+    "integer":          [BOOL,    UINT8,   INT32,   INT64,   -1,      -1,      -1,      -1],
+    "int":              [INT32,   UINT8,   INT32,   INT64,   -1,      -1,      -1,      -1],
+    "float":            [FLOAT32, FLOAT32, FLOAT64, FLOAT64, FLOAT32, FLOAT64, FLOAT32, FLOAT32],
+    "divide":           [FLOAT64, FLOAT64, FLOAT64, FLOAT64, FLOAT32, FLOAT64, FLOAT32, FLOAT32],
+    "int-up":           [INT32,   UINT8,   INT32,   INT64,   FLOAT32, FLOAT64, FLOAT32, FLOAT32],
+    "bool":             [BOOL,    BOOL,    BOOL,    BOOL,    BOOL,    BOOL,    BOOL,    BOOL],
 }
 cdef dict RESULT = {
     "same":             [BOOL,    UINT8,   INT32,   INT64,   FLOAT32, FLOAT64],
@@ -318,11 +321,11 @@ cdef class Backend:
         raise NotImplementedError(f"backend {self.name}: allocate")
 
     cpdef from_host(self, object values, object out):
-        """out[...] = values, a C-contiguous numpy.ndarray of out's dtype and shape; out is compact."""
+        """out[...] = values, a C-contiguous numpy.ndarray of out's dtype (`dtype.storage`) and shape; out is compact."""
         raise NotImplementedError(f"backend {self.name}: from_host")
 
     cpdef object to_host(self, object a):
-        """A new C-contiguous numpy.ndarray with the values of `a`."""
+        """A new C-contiguous numpy.ndarray with the values of `a`, of `dtype.storage`: bfloat16 as words of uint16."""
         raise NotImplementedError(f"backend {self.name}: to_host")
 
     cpdef synchronize(self):
@@ -335,7 +338,7 @@ cdef class Backend:
         raise NotImplementedError(f"backend {self.name}: fill")
 
     cpdef copy(self, object a, object out):
-        """out[...] = a, cast to out's dtype as NumPy's astype does"""
+        """out[...] = a, cast to out's dtype as NumPy's astype does; to bfloat16 and float16 the nearest, ties to even"""
         raise NotImplementedError(f"backend {self.name}: copy")
 
     cpdef unary(self, Op op, object a, object out):
@@ -388,6 +391,13 @@ cdef class Backend:
     cpdef linear(self, object x, object weight, object bias, object out):
         """out = x @ weight + bias: (m, k), (k, n) and (n,) or (1, n) -> (m, n)"""
         defaults().linear(self, x, weight, bias, out)
+
+    cpdef matmul_weight(self, object a, object weight, object scale, object out):
+        """out (m, n) = a (m, k) @ weight (k, n), of float32 and a weight of float16, bfloat16 or uint8, times scale (n,) or None
+
+        A byte w means w - 128: eight bits with a sign, and with a scale for each column. The weight is widened as it is read.
+        """
+        defaults().matmul_weight(self, a, weight, scale, out)
 
     cpdef rows(self, Op op, object a, object out):
         """out = op over the last axis of a, which is not empty; out has a's shape, for logsumexp without the last axis"""

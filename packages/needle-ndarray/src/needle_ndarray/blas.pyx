@@ -7,20 +7,16 @@ from libc.errno cimport ENOMEM
 from needle_ndarray.buffer import empty_cache
 from needle_ndarray.kernels.gemm cimport Blas
 
-cdef extern from "dlfcn.h":
-    void* dlopen(const char* path, int flags)
-    void* dlsym(void* library, const char* name)
-    int RTLD_NOW
-    int RTLD_LOCAL
-
 cdef extern from "blas_buffers.h" nogil:
     int needle_memory_is_limited()
     int needle_fits(size_t nbytes)
     int needle_take_first(void* gemm)
     int needle_take_buffers(void* gemm, int count, int depth)
 
-cdef extern from "pthread.h" nogil:
-    int pthread_atfork(void* prepare, void* parent, void* child)
+cdef extern from "portable.h" nogil:
+    void* needle_open_library(const char* path)
+    void* needle_symbol(void* library, const char* name)
+    int needle_in_forked(void (*child)() noexcept nogil)
 
 cdef enum:
     BUFFER = 33 << 20           # bytes, a little more than OpenBLAS takes
@@ -54,18 +50,20 @@ cdef int find_blas() except -1:
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     try:
         for name in names:
-            if not name.startswith("libscipy_openblas") or not name.endswith((".so", ".dylib")):
+            if not name.startswith("libscipy_openblas") or not name.endswith((".so", ".dylib", ".dll")):
                 continue
             path = os.path.join(folder, name)
             if limited:                 # it takes a buffer as it is opened; not yet sought: there may be more memory later
                 check_memory(os.path.getsize(path) + BUFFER + (4 << 20), "the library of BLAS")
-            library = dlopen(os.fsencode(path), RTLD_NOW | RTLD_LOCAL)
+            library = needle_open_library(os.fsencode(path))
             if library is NULL:
                 continue
-            found.sgemm, found.dgemm = dlsym(library, b"scipy_cblas_sgemm"), dlsym(library, b"scipy_cblas_dgemm")
-            found.sgemv, found.dgemv = dlsym(library, b"scipy_cblas_sgemv"), dlsym(library, b"scipy_cblas_dgemv")
+            found.sgemm = needle_symbol(library, b"scipy_cblas_sgemm")
+            found.dgemm = needle_symbol(library, b"scipy_cblas_dgemm")
+            found.sgemv = needle_symbol(library, b"scipy_cblas_sgemv")
+            found.dgemv = needle_symbol(library, b"scipy_cblas_dgemv")
             if found.sgemm and found.dgemm and found.sgemv and found.dgemv:
-                pthread_atfork(NULL, NULL, <void*> forked)
+                needle_in_forked(forked)
                 blas_name = f"scipy-openblas32 ({name})"
                 break
             found.sgemm = found.dgemm = found.sgemv = found.dgemv = NULL

@@ -3,11 +3,12 @@
  * seen to run at the same time, and from then on no more calls run at once than there are buffers. */
 #ifndef NEEDLE_BLAS_BUFFERS_H
 #define NEEDLE_BLAS_BUFFERS_H
-#include <pthread.h>
-#include <sched.h>
 #include <stdlib.h>
+#include "portable.h"
+#if !defined(_WIN32)
 #include <sys/mman.h>
 #include <sys/resource.h>
+#endif
 
 enum { NEEDLE_HELD = 128, NEEDLE_HELD_STACK = 1 << 20 };   /* rows and columns of the products that hold a buffer */
 
@@ -21,6 +22,30 @@ typedef struct {
     float out[NEEDLE_HELD * NEEDLE_HELD];               /* what is not 0 has not been begun */
 } needle_holder;
 
+NEEDLE_THREAD needle_hold(void *given)
+{
+    needle_holder *h = given;
+    h->gemm(101, 112, 111, NEEDLE_HELD, NEEDLE_HELD, h->depth, 1, h->zeros, NEEDLE_HELD, h->zeros, NEEDLE_HELD, 0, h->out,
+            NEEDLE_HELD);
+    __atomic_store_n(&h->done, 1, __ATOMIC_RELEASE);
+    return 0;
+}
+
+/* One buffer, taken by the thread that asks: nothing else is allocated between the look for memory and the call. */
+static int needle_take_first(needle_sgemm gemm)
+{
+    static const float zeros[NEEDLE_HELD * NEEDLE_HELD];
+    static needle_holder holder;                        /* not on the stack, and not from malloc */
+    holder = (needle_holder) {.gemm = gemm, .zeros = zeros, .depth = NEEDLE_HELD};
+    needle_hold(&holder);
+    return 1;
+}
+
+#if defined(_WIN32) /* nothing limits the memory of a process alone */
+static int needle_memory_is_limited(void) { return 0; }
+static int needle_fits(size_t bytes) { return (void) bytes, 1; }
+static int needle_take_buffers(needle_sgemm gemm, int count, int depth) { return (void) gemm, (void) count, (void) depth, 0; }
+#else
 /* Whether the system may refuse memory that the machine has. */
 static int needle_memory_is_limited(void)
 {
@@ -33,15 +58,6 @@ static int needle_fits(size_t bytes)
 {
     void *found = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return found != MAP_FAILED && munmap(found, bytes) == 0;
-}
-
-static void *needle_hold(void *given)
-{
-    needle_holder *h = given;
-    h->gemm(101, 112, 111, NEEDLE_HELD, NEEDLE_HELD, h->depth, 1, h->zeros, NEEDLE_HELD, h->zeros, NEEDLE_HELD, 0, h->out,
-            NEEDLE_HELD);
-    __atomic_store_n(&h->done, 1, __ATOMIC_RELEASE);
-    return NULL;
 }
 
 /* How many products were at work in one moment: their result is cleared, which comes after the buffer is taken, and not done. */
@@ -58,16 +74,6 @@ static int needle_at_work(needle_holder *holders, int count, int *all_begun, int
     }
     *all_begun = begun == count;
     return working;
-}
-
-/* One buffer, taken by the thread that asks: nothing else is allocated between the look for memory and the call. */
-static int needle_take_first(needle_sgemm gemm)
-{
-    static const float zeros[NEEDLE_HELD * NEEDLE_HELD];
-    static needle_holder holder;                        /* not on the stack, and not from malloc */
-    holder = (needle_holder) {.gemm = gemm, .zeros = zeros, .depth = NEEDLE_HELD};
-    needle_hold(&holder);
-    return 1;
 }
 
 /* Run `count` products in threads of their own: how many buffers are certain to be there afterwards. */
@@ -90,7 +96,7 @@ static int needle_take_buffers(needle_sgemm gemm, int count, int depth)
         while (!any_done && !all_begun) {
             int now = needle_at_work(holders, started, &all_begun, &any_done);
             most = now > most ? now : most;
-            sched_yield();
+            needle_yield();
         }
         for (int i = 0; i < started; i++)
             pthread_join(threads[i], NULL);
@@ -98,5 +104,6 @@ static int needle_take_buffers(needle_sgemm gemm, int count, int depth)
     free(holders), free(threads), free(zeros);
     return most;
 }
+#endif
 
 #endif

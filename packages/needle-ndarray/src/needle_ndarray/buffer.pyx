@@ -10,10 +10,10 @@ cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.pycapsule cimport PyCapsule_New
 from cpython.ref cimport Py_DECREF, Py_INCREF
-from libc.stdlib cimport free
 
 cdef extern from "system.h":
-    int posix_memalign(void** out, size_t alignment, size_t size) nogil
+    void* needle_aligned(size_t alignment, size_t nbytes) nogil
+    void needle_free_aligned(void* block) noexcept nogil
     void needle_huge_pages(void* ptr, size_t nbytes) nogil
     void lend "needle_lend"(void* ptr, Py_ssize_t nbytes, Py_ssize_t block_bytes) noexcept nogil
     void end_of_life "needle_end"(void* ptr, Py_ssize_t block_bytes) noexcept nogil
@@ -69,7 +69,7 @@ cdef class Memory:
     def __dealloc__(self):
         if self.ptr is not NULL:
             end_of_life(self.ptr, self.nbytes)
-            free(self.ptr)
+            needle_free_aligned(self.ptr)
 
 
 @cython.no_gc
@@ -152,10 +152,11 @@ cdef Buffer fresh(int size_class):
     cdef Memory memory = Memory.__new__(Memory)
     cdef Buffer buffer = Buffer.__new__(Buffer)
     cdef Py_ssize_t alignment = HUGE if nbytes >= 2 * HUGE else ALIGNMENT
-    if posix_memalign(<void**> &memory.ptr, alignment, nbytes) != 0:
+    memory.ptr = <char*> needle_aligned(alignment, nbytes)
+    if memory.ptr is NULL:
         empty_cache()
-        if posix_memalign(<void**> &memory.ptr, alignment, nbytes) != 0:
-            memory.ptr = NULL
+        memory.ptr = <char*> needle_aligned(alignment, nbytes)
+        if memory.ptr is NULL:
             raise out_of_memory(nbytes)
     if nbytes >= 2 * HUGE:
         needle_huge_pages(memory.ptr, nbytes)

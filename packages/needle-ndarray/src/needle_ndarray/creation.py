@@ -170,6 +170,11 @@ class finfo:
 
     def __init__(self, kind: Any) -> None:
         self.dtype = to_dtype(getattr(kind, "dtype", kind))
+        if self.dtype == "bfloat16":
+            self.bits, self.eps, self.smallest_normal = 16, 2.0**-7, 2.0**-126
+            self.max = (2.0 - 2.0**-7) * 2.0**127
+            self.min = -self.max
+            return
         limits = np.finfo(self.dtype.numpy)
         self.bits = int(limits.bits)
         self.eps, self.max, self.min = float(limits.eps), float(limits.max), float(limits.min)

@@ -13,7 +13,7 @@ from needle_ndarray.ndarray cimport MAX_NDIM, NDArray, compact_copy, empty_compa
 from needle_ndarray.operands cimport (
     beyond, check_device, is_scalar, operand, scalar_array, scalar_dtype, scalar_like
 )
-from needle_ndarray.optable cimport BOOL, DTYPE_COUNT, FLOAT32, FLOAT64, INT32, INT64
+from needle_ndarray.optable cimport BOOL, DTYPE_COUNT, FLOAT16, FLOAT32, FLOAT64, INT32, INT64
 from needle_ndarray.rules cimport Borrowed, Rule
 
 from needle_ndarray.backend import BINARY, REDUCE, ROWS, UNARY
@@ -21,7 +21,7 @@ from needle_ndarray.dtypes import DTYPES, promote_types
 from needle_ndarray.layout import BroadcastError, normal_axes
 from needle_ndarray.rules import RULES
 
-cdef int[DTYPE_COUNT] KIND = [0, 1, 2, 2, 3, 3]         # bool, unsigned, signed, float: a cast to a lower one is refused
+cdef int[DTYPE_COUNT] KIND = [0, 1, 2, 2, 3, 3, 3, 3]         # bool, unsigned, signed, float: a cast to a lower one is refused
 cdef int[DTYPE_COUNT][DTYPE_COUNT] PROMOTE
 for _a in DTYPES:
     for _b in DTYPES:
@@ -34,6 +34,11 @@ cdef list ALL_AXES = [tuple(range(n)) for n in range(MAX_NDIM + 1)]
 
 
 # ---- Elementwise --------------------------------------------------------------------------
+
+cdef inline NDArray narrowed(NDArray result, int code):
+    """A float32 result in the half `code` that the operands had: rounded once, at the end; anything else as it is"""
+    return to_dtype(result, code) if code >= FLOAT16 and result._dtype == FLOAT32 else result
+
 
 cdef NDArray finish(Op op, NDArray result, NDArray out):
     """Copy a result into out= where it could not be computed there; by NumPy's rule same_kind."""
@@ -50,7 +55,7 @@ cdef refuse(Op op, int code):
 cpdef NDArray binary_op(Op op, object x, object y, NDArray out=None):
     """op(x, y), promoted and broadcast; into `out` where given"""
     cdef NDArray a, b, result
-    cdef int code, ndim
+    cdef int code, kept, ndim
     cdef Py_ssize_t shape[MAX_NDIM]
     if out is None and isinstance(x, NDArray) and isinstance(y, NDArray):
         a, b = <NDArray> x, <NDArray> y
@@ -69,13 +74,13 @@ cpdef NDArray binary_op(Op op, object x, object y, NDArray out=None):
             result = special_power(to_dtype(a, code), y)
             if result is not None:
                 return result
-        b = scalar_array(a._backend, compute_code(op, code), y)
+        b = scalar_array(a._backend, code if is_half_test(op, code) else compute_code(op, code), y)
     elif is_scalar(x) and isinstance(y, NDArray):
         b = <NDArray> y
         code = scalar_dtype(b._dtype, x)
         if beyond(op, code, x):
             code, x = FLOAT64, math.inf if x > 0 else -math.inf
-        a = scalar_array(b._backend, compute_code(op, code), x)
+        a = scalar_array(b._backend, code if is_half_test(op, code) else compute_code(op, code), x)
     else:
         if not isinstance(x, NDArray) and not isinstance(y, NDArray):
             raise TypeError(f"{op.name}: expected an NDArray, got {type(x).__name__} and {type(y).__name__}")
@@ -83,7 +88,7 @@ cpdef NDArray binary_op(Op op, object x, object y, NDArray out=None):
         b = operand(y, a._backend)
         check_device(op.name, a, b)
         code = PROMOTE[a._dtype][b._dtype]
-    code = compute_code(op, code)
+    kept, code = code, compute_code(op, code)
     a, b = to_dtype(a, code), to_dtype(b, code)
     if op is POWER and INT32 <= code <= INT64:
         check_exponent(b)
@@ -107,7 +112,12 @@ cpdef NDArray binary_op(Op op, object x, object y, NDArray out=None):
     checked_size(ndim, shape)
     result = empty_compact(a._backend, op.out_code[code], ndim, shape)
     a._backend.binary(op, a, b, result)
-    return result if out is None else finish(op, result, out)
+    return narrowed(result, kept) if out is None else finish(op, result, out)
+
+
+cdef inline bint is_half_test(Op op, int code) noexcept:
+    """Whether halves are compared: then a number is rounded to one before"""
+    return code >= FLOAT16 and op.out_code[<int> FLOAT32] == BOOL
 
 
 cdef inline int compute_code(Op op, int code) except -1:
@@ -154,7 +164,7 @@ cpdef NDArray unary_op(Op op, object x, NDArray out=None):
             return out
     result = empty_compact(a._backend, op.out_code[a._dtype], a._ndim, a._shape)
     a._backend.unary(op, a, result)
-    return result if out is None else finish(op, result, out)
+    return narrowed(result, (<NDArray> x)._dtype) if out is None else finish(op, result, out)
 
 
 def unary_function(Op op not None):
@@ -178,7 +188,7 @@ def where_op(condition, x, y):
     cdef Backend backend = None
     cdef NDArray c, a, b, result
     cdef Py_ssize_t shape[MAX_NDIM]
-    cdef int ndim
+    cdef int ndim, kept
     for each in (condition, x, y):
         if isinstance(each, NDArray):
             backend = (<NDArray> each)._backend
@@ -200,7 +210,9 @@ def where_op(condition, x, y):
     check_device("where", c, a)
     check_device("where", a, b)
     c = to_dtype(c, BOOL)
-    a, b = to_dtype(a, PROMOTE[a._dtype][b._dtype]), to_dtype(b, PROMOTE[a._dtype][b._dtype])
+    kept = PROMOTE[a._dtype][b._dtype]
+    code = FLOAT32 if kept >= FLOAT16 else kept
+    a, b = to_dtype(a, code), to_dtype(b, code)
     ndim = widen(widen(0, shape, c), shape, a)
     ndim = widen(ndim, shape, b) if ndim >= 0 else -1
     if ndim < 0:
@@ -209,7 +221,7 @@ def where_op(condition, x, y):
     checked_size(ndim, shape)
     result = empty_compact(backend, a._dtype, ndim, shape)
     backend.where(c, a, b, result)
-    return result
+    return narrowed(result, kept)
 
 
 # ---- Along axes --------------------------------------------------------------------------
@@ -218,7 +230,7 @@ cpdef NDArray reduce_op(Op op, NDArray a, object axis=None, bint keepdims=False)
     """op over axes: None for all, an int or a tuple"""
     cdef tuple axes
     cdef Py_ssize_t shape[MAX_NDIM]
-    cdef int i, kept = 0, code = compute_code(op, a._dtype)
+    cdef int i, kept = 0, code = compute_code(op, a._dtype), given = a._dtype
     cdef bint reduced[MAX_NDIM]
     cdef NDArray out
     if axis is None:
@@ -240,12 +252,13 @@ cpdef NDArray reduce_op(Op op, NDArray a, object axis=None, bint keepdims=False)
     a = to_dtype(a, code)
     out = empty_compact(a._backend, op.out_code[code], kept, shape)
     a._backend.reduce(op, a, out, axes)
-    return out
+    return narrowed(out, given)
 
 
 cpdef NDArray arg_reduce_op(Op op, NDArray a, object axis=None, bint keepdims=False):
     """Position along an axis, or in row-major order over all"""
-    cdef NDArray source = a.reshape(-1) if axis is None else a, out
+    cdef NDArray source = to_dtype(a, FLOAT32) if a._dtype >= FLOAT16 else a, out
+    source = source.reshape(-1) if axis is None else source
     cdef int at = normal_axis(op.name, 0 if axis is None else axis, source._ndim), i, j = 0
     cdef Py_ssize_t shape[MAX_NDIM]
     if source._shape[at] == 0:
@@ -268,7 +281,7 @@ def scan_op(Op op, NDArray a, axis=None):
     source = to_dtype(source, op.out_code[compute_code(op, a._dtype)])
     out = empty_compact(a._backend, source._dtype, source._ndim, source._shape)
     a._backend.scan(op, source, out, at)
-    return out
+    return narrowed(out, a._dtype)
 
 
 def last_axis_op(Op op not None, NDArray a not None, axis):
@@ -285,13 +298,13 @@ def last_axis_op(Op op not None, NDArray a not None, axis):
     if op is LOGSUMEXP:
         out = NDArray.make(lead, device=a.device, dtype=DTYPES[code])
         a._backend.rows(op, rows, out)
-        return out
+        return narrowed(out, a._dtype)
     out = empty_compact(a._backend, code, a._ndim, a._shape)
     target = out.permute(kept + axes).reshape(lead + (n,))
     a._backend.rows(op, rows, target)
     if target._buffer is not out._buffer:               # the merged axes have no view
         a._backend.copy(target.reshape([a._shape[i] for i in kept + axes]), out.permute(kept + axes))
-    return out
+    return narrowed(out, a._dtype)
 
 
 # ---- Composed --------------------------------------------------------------------------
@@ -305,6 +318,11 @@ def linear(x, weight, bias, /):
     """
     cdef NDArray y = None
     cdef Borrowed[3] given = [<Borrowed> x, <Borrowed> weight, <Borrowed> bias]
+    cdef int code
+    if isinstance(x, NDArray) and (<NDArray> x)._dtype >= FLOAT16 and isinstance(weight, NDArray) and isinstance(bias, NDArray):
+        code = PROMOTE[(<NDArray> x)._dtype][(<NDArray> weight)._dtype]
+        y = linear(to_dtype(<NDArray> x, FLOAT32), weight, bias)
+        return narrowed(y, PROMOTE[code][(<NDArray> bias)._dtype])
     if LINEAR.matches(given):
         y = rows_product(<NDArray> x, <NDArray> weight, <NDArray> bias)
     return binary_op(ADD, matmul_of(x, weight), bias) if y is None else y
@@ -320,8 +338,8 @@ def accumulate(NDArray kept not None, NDArray new not None, double keep, double 
     [2.0, 2.0]
     """
     cdef NDArray part
-    if not same_dtype_and_device(kept, new) or kept._dtype < FLOAT32 or not same_shape(kept, new) or not kept._compact \
-            or overlap(new, kept):
+    if not same_dtype_and_device(kept, new) or not FLOAT32 <= kept._dtype <= FLOAT64 or not same_shape(kept, new) \
+            or not kept._compact or overlap(new, kept):
         binary_op(ADD, binary_op(MULTIPLY, kept, keep), binary_op(MULTIPLY, new, take), kept)
         return
     part = empty_compact(new._backend, new._dtype, new._ndim, new._shape)
@@ -354,7 +372,8 @@ cdef NDArray rows_product(NDArray a, NDArray b, NDArray bias):
     cdef Py_ssize_t shape[MAX_NDIM]
     cdef Py_ssize_t flat[2]
     cdef int i, last = a._ndim - 1
-    if last <= 0 or b._ndim != 2 or not same_dtype_and_device(a, b) or a._dtype == BOOL \
+    cdef bint halves = a._dtype == FLOAT32 and b._dtype >= FLOAT16 and a._backend is b._backend and bias is None
+    if last <= 0 or b._ndim != 2 or not (same_dtype_and_device(a, b) or halves) or a._dtype == BOOL or a._dtype >= FLOAT16 \
             or a._shape[last] != b._shape[0] or last > 1 and a._size == 0:
         return None
     flat[0], flat[1] = 1, a._shape[last]
@@ -369,7 +388,9 @@ cdef NDArray rows_product(NDArray a, NDArray b, NDArray bias):
     out = empty_compact(a._backend, a._dtype, a._ndim, shape)
     flat[1] = b._shape[1]
     target = out if last == 1 else reshape_view(out, 2, flat)
-    if bias is None:
+    if halves:
+        a._backend.matmul_weight(rows, b, None, target)
+    elif bias is None:
         a._backend.matmul(rows, b, target)
     else:
         a._backend.linear(rows, b, bias, target)

@@ -208,7 +208,9 @@ def add_at(x: NDArray, key: Any, values: Any) -> NDArray:
     [1.0, 0.0, 2.0]
     """
     only_arrays("add_at", x)
-    if has_arrays(key):
+    if x.dtype.is_half:  # added up in float32, rounded once
+        x[...] = add_at(x.astype("float32"), key, values)
+    elif has_arrays(key):
         rows, offsets, source = _aligned("add_at", x, key, values)
         if offsets.size and source.size:
             x.backend.scatter(SCATTER["scatter_add"], source, offsets, rows)
@@ -269,6 +271,16 @@ def take_along_axis(x: NDArray, indices: Any, /, *, axis: int = -1) -> NDArray:
 gather = take_along_axis
 
 
+def _add_rows(source: NDArray, index: NDArray, out: NDArray) -> None:
+    """out[index[i]] += source[i]; halves are added up in float32 and rounded once."""
+    if out.dtype.is_half:
+        wide = out.astype("float32")
+        _add_rows(source.astype("float32"), index, wide)
+        out.backend.copy(wide, out)
+    else:
+        out.backend.scatter(SCATTER["scatter_add"], source, index, out)
+
+
 def scatter_add(x: NDArray, indices: Any, values: Any, /, *, axis: int = 0) -> NDArray:
     """x[..., indices[i], ...] += values[..., i, ...] along an axis, in place; repeated indices add up. Returns x.
 
@@ -292,7 +304,7 @@ def scatter_add(x: NDArray, indices: Any, values: Any, /, *, axis: int = 0) -> N
         target = x.permute((at, *(i for i in range(x.ndim) if i != at)))
     source = _apart(source.reshape((index.size, *target.shape[1:])), x)
     if index.size and source.size:
-        x.backend.scatter(SCATTER["scatter_add"], source, _apart(index.reshape(-1).compact(), x), target)
+        _add_rows(source, _apart(index.reshape(-1).compact(), x), target)
     x._handle.mark_written()
     return x
 

@@ -11,9 +11,9 @@ KINDS: dict[str, tuple[str, ...]] = {
     "signed integer": ("int32", "int64"),
     "unsigned integer": ("uint8",),
     "integral": ("uint8", "int32", "int64"),
-    "real floating": ("float32", "float64"),
+    "real floating": ("float16", "bfloat16", "float32", "float64"),
     "complex floating": (),
-    "numeric": ("uint8", "int32", "int64", "float32", "float64"),
+    "numeric": ("uint8", "int32", "int64", "float16", "bfloat16", "float32", "float64"),
 }
 
 
@@ -63,7 +63,7 @@ class NamespaceInfo:
     def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, DType]:
         """By name; all of them, or those of a kind."""
         wanted = {str(each) for each in DTYPES} if kind is None else _of_kind("dtypes", kind)
-        return {str(each): each for each in DTYPES if each in wanted}
+        return {str(each): each for each in DTYPES if each in wanted and not each.is_half}  # the standard has no halves
 
 
 def __array_namespace_info__() -> NamespaceInfo:

@@ -21,10 +21,11 @@ import numpy as np
 from needle_ndarray.buffer cimport Buffer
 from needle_ndarray.kernels.views cimport View
 from needle_ndarray.ndarray cimport MAX_NDIM, NDArray
+from needle_ndarray.optable cimport DTYPE_COUNT
 
 from needle_ndarray.capture import active_recorder
 from needle_ndarray.dtypes import DTYPES, dtype as to_dtype_object
-from needle_ndarray.ndarray import make_array
+from needle_ndarray.ndarray import array_of_words, make_array
 
 cdef extern from "Python.h":
     int Py_IsInitialized() nogil
@@ -34,6 +35,7 @@ cdef enum:
     SIGNED = 0                      # type codes
     UNSIGNED = 1
     FLOAT = 2
+    BRAIN = 4
     BOOLEAN = 6
     READ_ONLY = 1                   # flags
     IS_COPIED = 2
@@ -77,8 +79,8 @@ cdef const char* OLD_USED = b"used_dltensor"
 cdef const char* NEW = b"dltensor_versioned"
 cdef const char* NEW_USED = b"used_dltensor_versioned"
 
-cdef uint8_t[6] TYPE_CODES = [BOOLEAN, UNSIGNED, SIGNED, SIGNED, FLOAT, FLOAT]
-cdef dict KINDS = {BOOLEAN: "bool", SIGNED: "int", UNSIGNED: "uint", FLOAT: "float"}
+cdef uint8_t[DTYPE_COUNT] TYPE_CODES = [BOOLEAN, UNSIGNED, SIGNED, SIGNED, FLOAT, FLOAT, FLOAT, BRAIN]
+cdef dict KINDS = {BOOLEAN: "bool", SIGNED: "int", UNSIGNED: "uint", FLOAT: "float", BRAIN: "bfloat"}
 
 
 # ---- Out --------------------------------------------------------------------------
@@ -107,7 +109,7 @@ def to_dlpack(NDArray a not None, max_version=None, dl_device=None, copy=None, s
     if not to_host or (not on_host and (dl_device is None or copy is False)):
         raise BufferError(f"__dlpack__: cannot share {a.device} memory: dl_device={dl_device}, copy={copy}")
     if copy or not on_host:
-        a = make_array(a.numpy(), a.dtype, cpu())
+        a = made_of(a._backend.to_host(a), a.dtype, cpu())
     for i in range(a._ndim):
         if a._strides[i] < 0 and a._shape[i] > 1 and a._size:     # PyTorch ends the process on them
             raise BufferError(f"__dlpack__: negative strides {a.strides} cannot be exported: use .compact()")
@@ -231,10 +233,10 @@ def from_dlpack(x, /, *, device=None, copy=None):
         capsule = x.__dlpack__(max_version=(1, 0))
     except TypeError:                   # written before DLPack 1
         capsule = x.__dlpack__()
-    view = as_numpy(capsule)
+    view, kind = as_numpy(capsule)
     if copy:
-        return make_array(view, view.dtype, host_device(device))
-    return share("from_dlpack", view, host_device(device), copy is None)
+        return made_of(view, kind, host_device(device))
+    return share("from_dlpack", view, host_device(device), copy is None, kind)
 
 
 def from_numpy(a, /, *, device=None):
@@ -262,8 +264,13 @@ cdef object from_other_device(object x, int kind, object number, object device, 
     if device is None or copy is False:
         raise BufferError(f"from_dlpack: no enabled device takes memory of DLPack device ({kind}, {number});"
                           " pass device=cpu() to copy")
-    view = as_numpy(x.__dlpack__(max_version=(1, 0), dl_device=(CPU, 0)))
-    return make_array(view, view.dtype, device)
+    view, kind = as_numpy(x.__dlpack__(max_version=(1, 0), dl_device=(CPU, 0)))
+    return made_of(view, kind, device)
+
+
+cdef object made_of(object view, object dtype, object device):
+    """A new array of a numpy.ndarray of the dtype's words"""
+    return make_array(view, dtype, device) if dtype.numpy is dtype.storage else array_of_words(view, dtype, device)
 
 
 cdef object host_device(object device):
@@ -276,12 +283,12 @@ cdef bint is_host(object device) except -1:
     return isinstance((<NDArray> NDArray.make((0,), device=device))._buffer, Buffer)
 
 
-cdef object share(str what, object values, object device, bint may_copy):
-    """An NDArray on the memory of a numpy.ndarray, or a copy where that is not possible"""
+cdef object share(str what, object values, object device, bint may_copy, object dtype=None):
+    """An NDArray on the memory of a numpy.ndarray, or a copy where that is impossible; dtype: what words are, if not numbers"""
     values = np.asarray(values)         # of a subclass the array itself: its attributes may say anything
     native = values.dtype.newbyteorder("=")
     try:
-        dtype = to_dtype_object(native)
+        dtype = to_dtype_object(native) if dtype is None else dtype
     except TypeError:
         raise TypeError(f"{what}: {values.dtype} is not one of {', '.join(DTYPES)}") from None
     size = native.itemsize
@@ -301,7 +308,7 @@ cdef object share(str what, object values, object device, bint may_copy):
     if reason is not None:
         if not may_copy:
             raise BufferError(f"{what}: the memory is {reason}, and copy=False")
-        return make_array(values.astype(native, copy=False), dtype, device)
+        return made_of(values.astype(native, copy=False), dtype, device)
     if active_recorder() is not None:
         active_recorder().refuse("shares the memory of an array with NumPy or another library")
     low, high = np.lib.array_utils.byte_bounds(values)
@@ -313,7 +320,7 @@ cdef object share(str what, object values, object device, bint may_copy):
 
 
 cdef object as_numpy(object capsule):
-    """A numpy.ndarray on the tensor in a capsule, which is used up"""
+    """A numpy.ndarray on the tensor in a capsule, which is used up, and the dtype whose words are in it"""
     cdef Span span = Span()
     cdef DLTensor* tensor
     if not PyCapsule_CheckExact(capsule):
@@ -348,7 +355,7 @@ cdef object strided(Span span, DLTensor* tensor):
     if any(n < 0 for n in shape):
         raise BufferError(f"from_dlpack: shape {shape}: sizes must be 0 or more")
     if 0 in shape:
-        return np.empty(shape, dtype.numpy)
+        return np.empty(shape, dtype.storage), dtype
     if tensor.strides is NULL:
         strides = NDArray.compact_strides(shape)
     else:
@@ -360,7 +367,7 @@ cdef object strided(Span span, DLTensor* tensor):
     if tensor.data is NULL or low <= 0 or high >= 1 << 63:
         raise BufferError(f"from_dlpack: shape {shape} with strides {strides} leaves the address space")
     span.ptr, span.nbytes = <char*> <size_t> low, high - low
-    return np.ndarray(shape, dtype.numpy, span, first - low, tuple([s * dtype.itemsize for s in strides]))
+    return np.ndarray(shape, dtype.storage, span, first - low, tuple([s * dtype.itemsize for s in strides])), dtype
 
 
 cdef object dtype_of(DLDataType given):

@@ -85,7 +85,7 @@ cdef Py_ssize_t checked_size(int ndim, const Py_ssize_t* shape) except -1:
         zero = zero or shape[i] == 0
     for i in range(ndim):
         if shape[i] != 0:
-            if size > MAX_SIZE // shape[i]:
+            if (size | shape[i]) >> 29 and size > MAX_SIZE // shape[i]:         # a division takes longer than the rest
                 raise ValueError(f"shape {as_tuple(ndim, shape)}: more elements than 64 bits can address")
             size *= shape[i]
     return 0 if zero else size

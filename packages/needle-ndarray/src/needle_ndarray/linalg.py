@@ -5,9 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from needle_ndarray.creation import empty
+from needle_ndarray.creation import empty, only_arrays
 from needle_ndarray.dtypes import holding, promote_types, result_type
 from needle_ndarray.ndarray import NDArray, bounded, broadcast_shapes, make_array, normal_axes
+from needle_ndarray.rules import RULES
+
+#: What products are computed in where that is another dtype: any of bools is a sum that is not 0, those of halves are rounded once.
+COMPUTED = {"bool": "int32", "float16": "float32", "bfloat16": "float32"}
 
 
 def matmul(x1: Any, x2: Any, /) -> NDArray:
@@ -25,13 +29,38 @@ def matmul(x1: Any, x2: Any, /) -> NDArray:
     if left.shape[-1] != right.shape[-2]:
         raise ValueError(f"matmul: {a.shape} @ {b.shape}: inner sizes {left.shape[-1]} and {right.shape[-2]} differ")
     dtype = promote_types(left.dtype, right.dtype)
-    compute = "int32" if dtype == "bool" else dtype  # any product of bools: a sum that is not 0
+    compute = COMPUTED.get(dtype, dtype)
     out = _batched(left.astype(compute, copy=False), right.astype(compute, copy=False))
     out = out if dtype == compute else out.astype(dtype)
     if a.ndim == 1 or b.ndim == 1:
         shape = out.shape[:-2] + (() if a.ndim == 1 else out.shape[-2:-1]) + (() if b.ndim == 1 else out.shape[-1:])
         out = out.reshape(shape)
     return out
+
+
+def matmul_weight(x: NDArray, weight: NDArray, scale: NDArray | None = None, /) -> NDArray:
+    """x @ weight times scale, for float32 x (..., k) and a weight (k, n) that is kept small, and is widened as it is read.
+
+    Parameters
+    ----------
+    x : NDArray (..., k), float32
+    weight : NDArray (k, n) of float16 or bfloat16, or of uint8, where w means w - 128
+    scale : NDArray (n,), float32; None: 1
+
+    >>> from needle_ndarray import array
+    >>> matmul_weight(array([[1.0, 2.0]]), array([[130], [127]], "uint8"), array([0.5])).tolist()
+    [[0.0]]
+    """
+    only_arrays("matmul_weight", x, weight, *[] if scale is None else [scale])
+    if x.dtype != "float32" or not (weight.dtype.is_half or weight.dtype == "uint8"):
+        kinds = f"{x.dtype} @ {weight.dtype}"
+        raise TypeError(f"matmul_weight: {kinds}: expected float32 @ float16, bfloat16 or uint8")
+    if x.ndim == 0:
+        raise ValueError("matmul_weight: x is 0-d, expected (..., k)")
+    rows = x.reshape((math.prod(x.shape[:-1]), x.shape[-1]))
+    *_, out = RULES["matmul_weight"].prepare(rows, weight, scale)
+    out.backend.matmul_weight(rows, weight, scale, out)
+    return out.reshape((*x.shape[:-1], weight.shape[1]))
 
 
 def _operands(what: str, x1: Any, x2: Any) -> tuple[NDArray, NDArray]:
@@ -104,7 +133,10 @@ def vecdot(x1: NDArray, x2: NDArray, /, *, axis: int = -1) -> NDArray:
         )
     if a.shape[axis] != b.shape[axis]:
         raise ValueError(f"vecdot: {a.shape} and {b.shape}: axis {axis} has sizes {a.shape[axis]} and {b.shape[axis]}")
-    return (a * b).sum(axis).astype(promote_types(a.dtype, b.dtype), copy=False)
+    dtype = promote_types(a.dtype, b.dtype)
+    if dtype.is_half:
+        a, b = a.astype("float32"), b.astype("float32")
+    return (a * b).sum(axis).astype(dtype, copy=False)
 
 
 def einsum(subscripts: str, *operands: NDArray) -> NDArray:
@@ -115,6 +147,8 @@ def einsum(subscripts: str, *operands: NDArray) -> NDArray:
     """
     inputs, output = _parse(subscripts, operands)
     dtype = result_type(*operands)  # sums of a small operand alone would wrap before they meet the others
+    if dtype.is_half:
+        return einsum(subscripts, *[x.astype("float32") for x in operands]).astype(dtype)
     operands = tuple([x.astype(dtype, copy=False) for x in operands])
     terms = [_diagonal(x, letters) for x, letters in zip(operands, inputs, strict=True)]
     sizes: dict[str, int] = {}

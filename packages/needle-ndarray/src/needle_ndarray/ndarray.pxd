@@ -19,7 +19,7 @@ cdef class NDArray:
     cdef bint _compact                  # row-major without gaps
     cdef Py_ssize_t* _shape
     cdef Py_ssize_t* _strides
-    cdef Py_ssize_t _inline[12]
+    cdef Py_ssize_t _small[12]
     cdef tuple _shape_tuple             # the property, once somebody has asked for it
 
     @cython.final

@@ -23,12 +23,12 @@ from needle_ndarray.layout cimport (
     row_major, strided_view, swapped
 )
 from needle_ndarray.operands cimport assign, dtype_code, from_host, hears_numbers, is_array_like, is_scalar
-from needle_ndarray.optable cimport FLOAT32, FLOAT64, INT32, INT64, UINT8, itemsize
+from needle_ndarray.optable cimport BFLOAT16, FLOAT16, FLOAT32, FLOAT64, INT32, INT64, UINT8, itemsize
 
 from needle_ndarray import arguments, capsules, dispatch, layout, operands, optimizer_steps
 from needle_ndarray.backend import ARG_REDUCE, BINARY, REDUCE, ROWS, SCAN, UNARY
 from needle_ndarray.dispatch import last_axis_op, scan_op, where_op
-from needle_ndarray.dtypes import DTYPES
+from needle_ndarray.dtypes import DTYPES, dtype as to_dtype_object
 from needle_ndarray.layout import bounded, normal_axes
 
 # Everybody imports from here what the modules of the array define for Python. They need the class below while they are
@@ -47,6 +47,9 @@ cdef extern from "Python.h":
         PyObject* tp_dict
     void PyType_Modified(type)
     Py_ssize_t Py_REFCNT(PyObject*)
+
+cdef extern from "half.h" nogil:
+    double widen_one "needle_widen_one"(int brain, unsigned short word) noexcept
 
 cdef Backend NO_BACKEND = Backend()
 
@@ -88,12 +91,12 @@ cdef class NDArray:
         self.set_compact()
 
     def __cinit__(self):
-        self._shape = self._inline
-        self._strides = self._inline + INLINE
+        self._shape = self._small
+        self._strides = self._small + INLINE
         self._backend, self._ndim, self._compact = NO_BACKEND, 1, True      # a bare __new__ is of size 0, on no device
 
     def __dealloc__(self):
-        if self._shape is not self._inline:
+        if self._shape is not self._small:
             free(self._shape)
         if isinstance(self._buffer, Buffer) and Py_REFCNT(<PyObject*> self._buffer) == 1:
             recycle(<Buffer> self._buffer)
@@ -105,7 +108,7 @@ cdef class NDArray:
             more = <Py_ssize_t*> malloc(2 * ndim * sizeof(Py_ssize_t))
             if more is NULL:
                 raise MemoryError(f"no memory for {ndim} axes")
-            if self._shape is not self._inline:
+            if self._shape is not self._small:
                 free(self._shape)
             self._shape, self._strides = more, more + ndim
         self._ndim, self._shape_tuple = ndim, None
@@ -301,6 +304,8 @@ cdef class NDArray:
         if backend is self._backend:
             return self
         made = backend.from_device(self)        # one GPU to another
+        if made is None and self._dtype == BFLOAT16:
+            return array_of_words(self._backend.to_host(self), self.dtype, device)
         return from_host(self._backend.to_host(self), backend) if made is None else made
 
     def to_device(self, device, /, *, stream=None):
@@ -643,18 +648,22 @@ cdef class NDArray:
 
     def mean(self, axis=None, keepdims=False):
         """sum / n; NaN for no elements, as in NumPy"""
-        cdef NDArray a = to_dtype(self, self._dtype if self._dtype >= FLOAT32 else FLOAT64)
+        cdef NDArray a = to_dtype(self, mean_code(self._dtype))
         cdef double count = count_over(a, axis)
-        return binary_op(DIVIDE, reduce_op(REDUCE["sum"], a, axis, keepdims), count)
+        cdef NDArray out = binary_op(DIVIDE, reduce_op(REDUCE["sum"], a, axis, keepdims), count)
+        return to_dtype(out, self._dtype) if self._dtype >= FLOAT16 else out
 
     def var(self, axis=None, correction=0, keepdims=False):
         """Mean squared distance from the mean, over n - correction"""
-        cdef NDArray a = to_dtype(self, self._dtype if self._dtype >= FLOAT32 else FLOAT64)
+        cdef NDArray a = to_dtype(self, mean_code(self._dtype))
         centred = a - a.mean(axis, keepdims=True)
-        return (centred * centred).sum(axis, keepdims) / float(max(count_over(a, axis) - correction, 0))
+        out = (centred * centred).sum(axis, keepdims) / float(max(count_over(a, axis) - correction, 0))
+        return to_dtype(out, self._dtype) if self._dtype >= FLOAT16 else out
 
     def std(self, axis=None, correction=0, keepdims=False):
-        return unary_op(SQRT, self.var(axis, correction, keepdims))
+        cdef NDArray a = to_dtype(self, FLOAT32) if self._dtype >= FLOAT16 else self
+        out = unary_op(SQRT, a.var(axis, correction, keepdims))
+        return out if a is self else to_dtype(out, self._dtype)
 
     def argmax(self, axis=None, keepdims=False):
         return arg_reduce_op(ARG_REDUCE["argmax"], self, axis, keepdims)
@@ -696,15 +705,15 @@ cdef class NDArray:
     # ---- Interop --------------------------------------------------------------------------
 
     def numpy(self):
-        """A copy as numpy.ndarray."""
-        return self._backend.to_host(self)
+        """A copy as numpy.ndarray; of bfloat16, which NumPy does not have, as float32."""
+        return host_values(self)
 
     def item(self):
         """The only element as a Python number."""
         if self._size != 1:
             raise ValueError(f"item: expected one element, shape {self.shape} has {self._size}")
         if self._ptr is NULL or self._backend.listener is not None and hears_numbers(self._backend.listener):
-            return self._backend.to_host(self).item()
+            return host_values(self).item()
         if self._dtype == FLOAT32:
             return (<float*> self._ptr)[0]
         if self._dtype == FLOAT64:
@@ -715,17 +724,20 @@ cdef class NDArray:
             return (<long long*> self._ptr)[0]
         if self._dtype == UINT8:
             return (<unsigned char*> self._ptr)[0]
+        if self._dtype >= FLOAT16:
+            return widen_one(self._dtype == BFLOAT16, (<unsigned short*> self._ptr)[0])
         return bool((<unsigned char*> self._ptr)[0])
 
     def tolist(self):
         """Nested lists of Python numbers."""
-        return self._backend.to_host(self).tolist()
+        return host_values(self).tolist()
 
     def __array__(self, dtype=None, copy=None):
-        if self._ptr is NULL or copy:
+        if self._ptr is NULL or copy or self._dtype == BFLOAT16:
             if copy is False:
-                raise ValueError(f"cannot view an array on {self.device} as a NumPy array without a copy")
-            values = self._backend.to_host(self)
+                what = "a bfloat16 array" if self._dtype == BFLOAT16 else f"an array on {self.device}"
+                raise ValueError(f"cannot view {what} as a NumPy array without a copy")
+            values = host_values(self)
         else:
             values = np.asarray(memoryview(self)) if self._size else np.empty(self.shape, self.dtype.numpy)
         return values if dtype is None else values.astype(dtype, copy=False)
@@ -741,6 +753,8 @@ cdef class NDArray:
             self._backend.listener.heard("share", (self,))
         if self._ptr is NULL and self._size:
             raise BufferError(f"memory on {self.device} is not on the host: use .numpy()")
+        if self._dtype == BFLOAT16:
+            raise BufferError("bfloat16 has no format in the buffer protocol: .numpy() widens, needle_ndarray.words gives the bits")
         if not has_order(self, flags):
             raise BufferError(f"the array is not compact (strides {self.strides}), but contiguous memory was asked for:"
                               " use .compact()")
@@ -773,6 +787,8 @@ cdef class NDArray:
         return dlpack_device(self)
 
     def __reduce__(self):
+        if self._dtype == BFLOAT16:
+            return rebuild, (self._backend.to_host(self), self.device.name, "bfloat16")
         return rebuild, (self.numpy(), self.device.name)
 
     def __repr__(self):
@@ -884,11 +900,33 @@ def make_array(values, dtype, device):
     return from_host(host, backend, dtype)
 
 
-def rebuild(values, device_name):
+def rebuild(values, device_name, dtype=None):
     """What unpickling calls: on the device it was on, or the default one where that is missing."""
     from needle_ndarray.devices import device
     where = device(device_name)
-    return from_host(values, find_backend(where if where.enabled() else None))
+    where = where if where.enabled() else None
+    return from_host(values, find_backend(where)) if dtype is None else array_of_words(values, to_dtype_object(dtype), where)
+
+
+def array_of_words(values, dtype, device):
+    """A new array of a numpy.ndarray of the dtype's words, dtype.storage."""
+    cdef NDArray out = NDArray.make(values.shape, device=device, dtype=dtype)
+    out._backend.from_host(np.ascontiguousarray(values, dtype.storage).reshape(values.shape), out)
+    return out
+
+
+cdef object host_values(NDArray a):
+    """A copy as numpy.ndarray, bfloat16 widened"""
+    values = a._backend.to_host(a)
+    if a._dtype == BFLOAT16:
+        from needle_ndarray.halves import widened
+        return widened(values)
+    return values
+
+
+cdef inline int mean_code(int dtype) noexcept:
+    """What a mean is computed in"""
+    return FLOAT32 if dtype >= FLOAT16 else dtype if dtype >= FLOAT32 else FLOAT64
 
 
 # ---- What methods ask --------------------------------------------------------------------------
@@ -927,6 +965,8 @@ cdef char* format_of(int dtype):
         return b"i"
     if dtype == UINT8:
         return b"B"
+    if dtype == FLOAT16:
+        return b"e"
     return b"q" if dtype == INT64 else b"?"
 
 

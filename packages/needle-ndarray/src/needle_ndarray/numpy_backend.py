@@ -7,6 +7,7 @@ import numpy as np
 
 from needle_ndarray.backend import Backend, Op
 from needle_ndarray.buffer import Buffer
+from needle_ndarray.halves import bfloat16_words, shared_words, widened
 from needle_ndarray.random import philox_normal, philox_uniform
 
 erf = np.vectorize(math.erf, otypes=[np.float64])  # the one function NumPy lacks
@@ -18,7 +19,7 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
     return np.where(x < 0, small, x.dtype.type(1)) / (1 + small)
 
 
-def widened(f: Any) -> Any:
+def in_double(f: Any) -> Any:
     """f of float32 arrays as doubles, rounded once: NumPy's own float32 sin and exp are up to 4 ulp off."""
     return lambda *x: f(*[a.astype(np.float64) for a in x]).astype(x[0].dtype)
 
@@ -41,18 +42,18 @@ SPECIAL: dict[str, Any] = {
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "relu": lambda x: np.where(x <= 0, x.dtype.type(0), x),
     "round": np.rint,
-    "sigmoid": widened(sigmoid),
-    "erf": widened(erf),
-    "gelu": widened(lambda x: x * normal_cdf(x)),
-    "silu": widened(lambda x: x * sigmoid(x)),
-    "sin": widened(np.sin),
-    "cos": widened(np.cos),
+    "sigmoid": in_double(sigmoid),
+    "erf": in_double(erf),
+    "gelu": in_double(lambda x: x * normal_cdf(x)),
+    "silu": in_double(lambda x: x * sigmoid(x)),
+    "sin": in_double(np.sin),
+    "cos": in_double(np.cos),
     "relu_grad": lambda a, b: np.where(b > 0, a, a.dtype.type(0)),
     "tanh_grad": lambda a, b: a * ((1 - b) * (1 + b)),
     "sigmoid_grad": lambda a, b: a * (b * (1 - b)),
-    "gelu_grad": widened(lambda a, b: a * (normal_cdf(b) + b * np.exp(b * b * -0.5) / math.sqrt(2 * math.pi))),
-    "silu_grad": widened(silu_grad),
-    **{name: widened(getattr(np, name)) for name in WIDENED},
+    "gelu_grad": in_double(lambda a, b: a * (normal_cdf(b) + b * np.exp(b * b * -0.5) / math.sqrt(2 * math.pi))),
+    "silu_grad": in_double(silu_grad),
+    **{name: in_double(getattr(np, name)) for name in WIDENED},
 }
 WIDER = {"f": np.float64, "d": np.longdouble}  # what float sums are made in; those of integers in int64
 KEPT_FOR_INTEGERS = ("floor", "ceil", "trunc", "round")
@@ -70,17 +71,23 @@ class NumPyBackend(Backend):
         return Buffer(np.empty(max(nbytes, 1), np.uint8))
 
     def from_host(self, values: np.ndarray, out: Any) -> None:
-        view(out)[...] = values
+        shared_words(out)[...] = values
 
     def to_host(self, a: Any) -> np.ndarray:
-        return view(a).copy(order="C")
+        return shared_words(a).copy(order="C")
 
     def fill(self, out: Any, value: Any) -> None:
-        view(out)[...] = value
+        with np.errstate(all="ignore"):
+            shared_words(out)[...] = bfloat16_words(value) if out.dtype == "bfloat16" else value
 
     def copy(self, a: Any, out: Any) -> None:
+        given = shared_words(a)
         with np.errstate(all="ignore"):
-            np.copyto(view(out), view(a), casting="unsafe")
+            if a.dtype != out.dtype and a.dtype.is_half:  # by way of float32, as C converts it
+                given = widened(given) if a.dtype == "bfloat16" else given.astype(np.float32)
+            if a.dtype != out.dtype == "bfloat16":
+                given = bfloat16_words(given)
+            np.copyto(shared_words(out), given, casting="unsafe")
 
     def unary(self, op: Op, a: Any, out: Any) -> None:
         x = view(a)
@@ -115,12 +122,12 @@ class NumPyBackend(Backend):
             view(out)[...] = np.matmul(view(a), view(b))
 
     def take(self, a: Any, index: Any, out: Any) -> None:
-        view(out)[...] = view(a)[view(index)]
+        shared_words(out)[...] = shared_words(a)[view(index)]
 
     def scatter(self, op: Op, a: Any, index: Any, out: Any) -> None:
         with np.errstate(all="ignore"):
             if op.name == "put":
-                view(out)[view(index)] = view(a)
+                shared_words(out)[view(index)] = shared_words(a)
             else:
                 np.add.at(view(out), view(index), view(a))
 

@@ -7,10 +7,15 @@ import numpy as np
 from needle_ndarray.backend cimport Backend, Op
 from needle_ndarray.layout cimport broadcast_view, check_writable, overlap, parse_ints, same_shape
 from needle_ndarray.ndarray cimport MAX_NDIM, NDArray, compact_copy, empty_compact
-from needle_ndarray.optable cimport BOOL, DTYPE_COUNT, EQUAL, FLOAT32, FLOAT64, GREATER_EQUAL, INT32, INT64, UINT8
+from needle_ndarray.optable cimport (
+    BFLOAT16, BOOL, DTYPE_COUNT, EQUAL, FLOAT32, FLOAT64, GREATER_EQUAL, INT32, INT64, UINT8
+)
 
 from needle_ndarray.dtypes import DTYPES, DType, dtype as to_dtype_object, holding
 from needle_ndarray.layout import BroadcastError
+
+cdef extern from "half.h" nogil:
+    unsigned short narrow_one "needle_narrow_one"(int brain, double value) noexcept
 
 cdef type HostArray = np.ndarray
 cdef type HostScalar = np.generic
@@ -52,8 +57,10 @@ cdef int store(NDArray out, object x) except -1:
     if out._ptr is not NULL and out._size == 1 and out._dtype >= FLOAT32 and not heard:
         if out._dtype == FLOAT32:
             (<float*> out._ptr)[0] = <float> (<double> x)
-        else:
+        elif out._dtype == FLOAT64:
             (<double*> out._ptr)[0] = x
+        else:
+            (<unsigned short*> out._ptr)[0] = narrow_one(out._dtype == BFLOAT16, x)
         return 0
     cdef object value
     if out._dtype >= FLOAT32:
@@ -145,8 +152,16 @@ cdef NDArray from_host(object values, Backend backend, object dtype=None):
     cdef int ndim = parse_ints("array", values.shape, shape)
     cdef NDArray out = empty_compact(backend, dtype_code(target), ndim, shape)
     with np.errstate(all="ignore"):
-        backend.from_host(np.ascontiguousarray(values, dtype=target.numpy).reshape(values.shape), out)
+        if out._dtype == BFLOAT16:
+            values = words_of(values)
+        backend.from_host(np.ascontiguousarray(values, dtype=target.storage).reshape(values.shape), out)
     return out
+
+
+cdef object words_of(object values):
+    """The bfloat16 nearest to each, as uint16"""
+    from needle_ndarray.halves import bfloat16_words
+    return bfloat16_words(values)
 
 
 cdef int check_device(str what, NDArray a, NDArray b) except -1:

@@ -2,12 +2,12 @@
 # group here, gets a row in the table, a line in the NumPy backend and a loop in kernels/.
 
 cdef enum DTypeCode:
-    BOOL, UINT8, INT32, INT64, FLOAT32, FLOAT64, DTYPE_COUNT
+    BOOL, UINT8, INT32, INT64, FLOAT32, FLOAT64, FLOAT16, BFLOAT16, DTYPE_COUNT
 
 
 cdef inline Py_ssize_t itemsize(int dtype) noexcept nogil:
     """Bytes of an element"""
-    return 1 if dtype <= UINT8 else 8 if dtype == INT64 or dtype == FLOAT64 else 4
+    return 1 if dtype <= UINT8 else 8 if dtype == INT64 or dtype == FLOAT64 else 2 if dtype >= FLOAT16 else 4
 
 
 cdef enum UnaryCode:

@@ -100,7 +100,9 @@ def _mixed(seed: int, key: tuple[int, ...]) -> int:
 def _draw(kind: str, shape: tuple[int, ...], device: Any, dtype: Any, generator: Generator | None) -> NDArray:
     target = to_dtype(dtype)
     if not target.is_float:
-        raise TypeError(f"random: {kind} numbers are float32 or float64, not {target}")
+        raise TypeError(f"random: {kind} numbers are floats, not {target}")
+    if target.is_half:
+        return _draw(kind, shape, device, "float32", generator).astype(target)
     out = NDArray.make(shape, device=device, dtype=target)
     repeat(_draw_into, kind, out, generator)
     return out

@@ -6,24 +6,26 @@ arrays before it. The arrays of a step are the entries of lists.
 
     name/label     the parameter of the verb, and what users call it
     begin name     given to the function, which makes the first entry of a result of it, or its start
-    to float       functions cast integers first: int32 and int64 to float64, uint8 and bool to float32
+    to float       functions cast others first: int32 and int64 to float64, uint8, bool and halves to float32
     to int64       functions take any integers
-    any            any dtype, which the arrays after it share; other: a dtype by the op, or none that is compared
+    any            any dtype but float16 and bfloat16, which the arrays after it share; stored: these too
+    other          a dtype by the op, or none that is compared
     mask           bool, or the dtype of the arrays before it
     ...            any number of axes, the same in all arrays of the line
     4H, T+1, n>0   four times H, one more than T, at least one; (1?, N): an axis of size 1 may come first
 """
 
 TABLE = """
-    copy                          a: any (...) -> out: other (...)
+    copy                          a: stored (...) -> out: other (...)
     unary                         a: any (...) -> out: other (...)
     binary                        a: any (...); b: (...) -> out: other (...)
     where                         condition: bool (...); a: any (...); b: (...) -> out: (...)
     scan                          a: any (...) -> out: (...)
     matmul                        a: any (..., M, K); b: (..., K, N) -> out: (..., M, N)
     linear                        x: any (..., M, K); weight: (K, N); bias: (1?, N) -> out: (..., M, N)
-    take                          a: any (R, ...); index: int64 (I) -> out: (I, ...)
-    scatter                       a: any (I, ...); index: int64 (I) -> out: (R, ...)
+    matmul_weight                 a: float (M, K); weight: other (K, N); scale?: (N) -> out: (M, N)
+    take                          a: stored (R, ...); index: int64 (I) -> out: (I, ...)
+    scatter                       a: stored (I, ...); index: int64 (I) -> out: (R, ...)
 
     rows.softmax|log_softmax      a: float (..., n>0) -> out: (..., n)
     rows.logsumexp                a: float (..., n>0) -> out: (...)

@@ -29,7 +29,7 @@ from needle_ndarray.buffer cimport Buffer
 from needle_ndarray.kernels.views cimport View
 from needle_ndarray.layout cimport as_tuple, check_writable, checked_size, same_shape
 from needle_ndarray.ndarray cimport MAX_NDIM, NDArray, empty_compact, to_dtype
-from needle_ndarray.optable cimport BOOL, FLOAT32, FLOAT64, INT64, UINT8
+from needle_ndarray.optable cimport BOOL, FLOAT16, FLOAT32, FLOAT64, INT64, UINT8
 
 from needle_ndarray.dtypes import DTYPES, promote_types, result_type
 from needle_ndarray.rule_table import TABLE
@@ -41,13 +41,14 @@ cdef extern from "Python.h":
 
 cdef enum Kind:                         # of dtype, beyond the codes of one
     LIKE = 100                          # that of the arrays before
-    ANY, FLOAT, OTHER, MASK
+    ANY, FLOAT, STORED, OTHER, MASK
 
 cdef enum Misfit:
     NO_ARRAY = 1, WRONG_SHAPE, WRONG_DEVICE, WRONG_DTYPE
 
-cdef dict KINDS = {"": LIKE, "any": ANY, "other": OTHER, "float": FLOAT, "mask": MASK, "bool": BOOL, "int64": INT64}
-cdef dict EXPECTED = {FLOAT: "float32 or float64", BOOL: "bool", INT64: "int64"}
+cdef dict KINDS = {"": LIKE, "any": ANY, "stored": STORED, "other": OTHER,
+                   "float": FLOAT, "mask": MASK, "bool": BOOL, "int64": INT64}
+cdef dict EXPECTED = {FLOAT: "float32 or float64", ANY: "float32 or another that is computed with", BOOL: "bool", INT64: "int64"}
 cdef object AXIS = re.compile(r"(\d*)([A-Za-z]+)(?:\+(\d+))?(?:>(\d+))?").fullmatch
 cdef object ARRAYS = re.compile(r"\s*([^:]*): *(to )?(\w*) *\(([^)]*)\)\s*").fullmatch
 cdef Py_ssize_t TOO_MANY = 0x100000000000   # elements: only a broadcast view has as many, and the size of a row could overflow
@@ -76,6 +77,8 @@ cdef class Rule:
             a = given[i]
             if spec.cast:
                 a = cast_of(spec, a)
+            elif spec.dtype < STORED and isinstance(a, NDArray) and (<NDArray> a)._dtype >= FLOAT16:
+                a = to_dtype(<NDArray> a, FLOAT32)
             Py_INCREF(a)
             PyTuple_SET_ITEM(arrays, i, a)
             if misfit(spec, <Borrowed> a, backend, &sizes):
@@ -305,9 +308,9 @@ cdef inline int misfit(const Spec* spec, Borrowed given, const void* backend, Si
         return WRONG_SHAPE
     if backend is not NULL and <void*> (<NDArray> given)._backend is not backend:
         return WRONG_DEVICE
-    if dtype == sizes.dtype or spec.dtype < LIKE or spec.dtype > FLOAT:
+    if dtype == sizes.dtype or spec.dtype < LIKE or spec.dtype > STORED:
         return 0
-    if sizes.dtype >= 0 or spec.dtype == FLOAT and dtype < FLOAT32:
+    if sizes.dtype >= 0 or spec.dtype == FLOAT and dtype < FLOAT32 or dtype >= FLOAT16 and spec.dtype != STORED:
         return WRONG_DTYPE
     sizes.dtype = dtype
     return 0
@@ -326,7 +329,9 @@ cdef object cast_of(const Spec* spec, object given):
     a = <NDArray> given
     if spec.dtype == INT64:
         return a if a._dtype == BOOL or a._dtype >= INT64 else to_dtype(a, INT64)
-    return a if a._dtype >= FLOAT32 else to_dtype(a, FLOAT32 if a._dtype <= UINT8 else FLOAT64)
+    if FLOAT32 <= a._dtype <= FLOAT64:
+        return a
+    return to_dtype(a, FLOAT32 if a._dtype <= UINT8 or a._dtype >= FLOAT16 else FLOAT64)
 
 
 cdef NDArray result_of(const Spec* spec, void* backend, const Sizes* sizes):
@@ -424,7 +429,7 @@ cdef Rule read_rule(str verb, str name, str text):
                 spec = &rule.specs[len(names)]
                 read_axes(spec, axes, symbols)
                 spec.dtype, spec.cast, spec.optional, spec.begins = KINDS[dtype], bool(cast), "?" in word, "begin " in word
-                same = re.sub(">\\d+", "", axes) if dtype in ("", "any", "float") else None
+                same = re.sub(">\\d+", "", axes) if dtype in ("", "any", "stored", "float") else None
                 spec.like = shapes.index(same) if same is not None and same in shapes else -1
                 if not spec.begins:
                     shapes.append(None if spec.optional else same)
@@ -434,7 +439,7 @@ cdef Rule read_rule(str verb, str name, str text):
         rule.inputs = rule.inputs or len(names)
     rule.verb, rule.name, rule.text = verb, name, " ".join(text.split())
     rule.count, rule.names, rule.labels = len(names), tuple(names), tuple(labels)
-    rule.symbols, rule.known, rule.large = tuple(symbols), len(symbols), "any" in text.split()
+    rule.symbols, rule.known, rule.large = tuple(symbols), len(symbols), not {"any", "stored"}.isdisjoint(text.split())
     return rule
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from needle_ndarray.capture import repeat
 from needle_ndarray.creation import asarray, empty, only_arrays
 from needle_ndarray.dtypes import holding
+from needle_ndarray.halves import bfloat16_words
 from needle_ndarray.ndarray import NDArray, make_array, normal_axes
 
 # What writes into an array that is there goes through `repeat`: every replay of a captured function sorts again. The number of
@@ -14,7 +15,8 @@ from needle_ndarray.ndarray import NDArray, make_array, normal_axes
 
 
 def _to_device(values: np.ndarray, out: NDArray) -> None:
-    out.backend.from_host(np.ascontiguousarray(values).astype(out.dtype.numpy, copy=False).reshape(out.shape), out)
+    held = bfloat16_words(values) if out.dtype == "bfloat16" else values
+    out.backend.from_host(np.ascontiguousarray(held).astype(out.dtype.storage, copy=False).reshape(out.shape), out)
 
 
 def _order(host: np.ndarray, axis: int, descending: bool) -> np.ndarray:
@@ -129,7 +131,7 @@ def unique_all(x: NDArray, /) -> UniqueAll:
     host = x.numpy()
     values, *places = np.unique(host, return_index=True, return_inverse=True, return_counts=True, equal_nan=False)
     indices, inverse, counts = [asarray(each, dtype="int64", device=x.device) for each in places]
-    return UniqueAll(asarray(values, device=x.device), indices, inverse.reshape(x.shape), counts)
+    return UniqueAll(asarray(values, dtype=x.dtype, device=x.device), indices, inverse.reshape(x.shape), counts)
 
 
 def unique_counts(x: NDArray, /) -> UniqueCounts:

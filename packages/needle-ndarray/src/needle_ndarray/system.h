@@ -3,7 +3,7 @@
 #define NEEDLE_SYSTEM_H
 #include <stddef.h>
 #include <stdlib.h>
-#include <unistd.h>
+#include "portable.h"
 
 /* In a sanitizer build only the bytes asked for may be touched, of blocks in use only. */
 #if defined(__SANITIZE_ADDRESS__)
@@ -30,8 +30,6 @@ static inline void needle_huge_pages(void *block, size_t nbytes) { (void) block,
 #endif
 
 static inline int needle_highest_bit(ptrdiff_t n) { return 63 - __builtin_clzll((unsigned long long) n); }
-
-static ptrdiff_t needle_physical_memory(void) { return (ptrdiff_t) sysconf(_SC_PHYS_PAGES) * (ptrdiff_t) sysconf(_SC_PAGESIZE); }
 
 /* The x86-64 level (2, 3, 4) whose instructions the processor has and the system lets programs use: 1 for less, 0 elsewhere.
  * By cpuid, since not every compiler's library brings what __builtin_cpu_supports reads. */

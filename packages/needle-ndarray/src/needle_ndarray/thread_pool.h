@@ -6,11 +6,7 @@
  * a time slice of the system for one whose core somebody else is using.) */
 #ifndef NEEDLE_THREAD_POOL_H
 #define NEEDLE_THREAD_POOL_H
-#include <pthread.h>
-#include <sched.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <time.h>
+#include "portable.h"
 
 enum { NEEDLE_MAX_THREADS = 1024, NEEDLE_CLAIMS = 32 }; /* a thread takes its share in so many claims: others may take the rest */
 #define NEEDLE_AWAKE 1000000 /* nanoseconds a thread looks for the next call before it sleeps */
@@ -32,13 +28,10 @@ static struct {
     ptrdiff_t grain;
     int threads, started, sleeping, waiting;
     uint64_t gate;
-    pthread_mutex_t busy, lock;
-    pthread_cond_t work, done;
+    needle_mutex busy, lock;
+    needle_condition work, done;
     needle_range range[NEEDLE_MAX_THREADS];
-} pool = {.busy = PTHREAD_MUTEX_INITIALIZER,
-          .lock = PTHREAD_MUTEX_INITIALIZER,
-          .work = PTHREAD_COND_INITIALIZER,
-          .done = PTHREAD_COND_INITIALIZER};
+} pool = {.busy = NEEDLE_MUTEX, .lock = NEEDLE_MUTEX, .work = NEEDLE_CONDITION, .done = NEEDLE_CONDITION};
 
 static inline void needle_pause(void)
 {
@@ -47,13 +40,6 @@ static inline void needle_pause(void)
 #elif defined(__aarch64__)
     __asm__ volatile("yield");
 #endif
-}
-
-static inline int64_t needle_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t) t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
 /* Work off one's own share, then what is left of the others'. */
@@ -77,22 +63,22 @@ static inline int needle_called(uint64_t gate, uint64_t last) { return (gate & N
 static uint64_t needle_wait(uint64_t last)
 {
     uint64_t gate;
-    for (int64_t end = needle_now() + NEEDLE_AWAKE; needle_now() < end; sched_yield())
+    for (int64_t end = needle_now() + NEEDLE_AWAKE; needle_now() < end; needle_yield())
         for (int k = 0; k < 64; k++) {
             if (needle_called(gate = __atomic_load_n(&pool.gate, __ATOMIC_ACQUIRE), last))
                 return gate;
             needle_pause();
         }
-    pthread_mutex_lock(&pool.lock);
+    needle_lock(&pool.lock);
     __atomic_add_fetch(&pool.sleeping, 1, __ATOMIC_SEQ_CST);
     while (!needle_called(gate = __atomic_load_n(&pool.gate, __ATOMIC_SEQ_CST), last))
-        pthread_cond_wait(&pool.work, &pool.lock);
+        needle_sleep(&pool.work, &pool.lock);
     __atomic_sub_fetch(&pool.sleeping, 1, __ATOMIC_SEQ_CST);
-    pthread_mutex_unlock(&pool.lock);
+    needle_unlock(&pool.lock);
     return gate;
 }
 
-static void *needle_member(void *number)
+NEEDLE_THREAD needle_member(void *number)
 {
     int me = (int) (intptr_t) number;
     uint64_t last = 0;
@@ -106,22 +92,20 @@ static void *needle_member(void *number)
                 needle_take(me);
             gate = __atomic_sub_fetch(&pool.gate, 1, __ATOMIC_SEQ_CST);
             if (!(gate & NEEDLE_INSIDE) && __atomic_load_n(&pool.waiting, __ATOMIC_SEQ_CST)) {
-                pthread_mutex_lock(&pool.lock);
-                pthread_cond_signal(&pool.done);
-                pthread_mutex_unlock(&pool.lock);
+                needle_lock(&pool.lock);
+                needle_wake(&pool.done);
+                needle_unlock(&pool.lock);
             }
         }
     }
-    return NULL;
+    return 0;
 }
 
 /* Threads do not survive a fork: the child starts new ones. */
 static void needle_forked(void)
 {
-    pthread_mutex_init(&pool.busy, NULL);
-    pthread_mutex_init(&pool.lock, NULL);
-    pthread_cond_init(&pool.work, NULL);
-    pthread_cond_init(&pool.done, NULL);
+    pool.busy = pool.lock = (needle_mutex) NEEDLE_MUTEX;
+    pool.work = pool.done = (needle_condition) NEEDLE_CONDITION;
     pool.started = pool.sleeping = pool.waiting = 0;
     pool.gate = 0;
 }
@@ -129,20 +113,13 @@ static void needle_forked(void)
 static void needle_start(int threads)
 {
     static int registered = 0;
-    pthread_attr_t attributes;
     if (!registered)
-        registered = pthread_atfork(NULL, NULL, needle_forked) == 0;
-    if (pthread_attr_init(&attributes))
-        return;
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    pthread_attr_setstacksize(&attributes, NEEDLE_STACK);
+        registered = needle_in_forked(needle_forked);
     while (registered && pool.started < threads - 1) {
-        pthread_t thread;
-        if (pthread_create(&thread, &attributes, needle_member, (void *) (intptr_t) (pool.started + 1)))
+        if (!needle_start_thread(needle_member, (void *) (intptr_t) (pool.started + 1), NEEDLE_STACK))
             break; /* the caller takes what nobody takes */
         pool.started++;
     }
-    pthread_attr_destroy(&attributes);
 }
 
 /* Wait for those inside: awake for a while, then asleep, since one of them may have lost its core and can have this one. */
@@ -151,12 +128,12 @@ static void needle_finish(void)
     int64_t end = needle_now() + NEEDLE_PATIENCE;
     while (__atomic_load_n(&pool.gate, __ATOMIC_ACQUIRE) & NEEDLE_INSIDE) {
         if (needle_now() >= end) {
-            pthread_mutex_lock(&pool.lock);
+            needle_lock(&pool.lock);
             __atomic_store_n(&pool.waiting, 1, __ATOMIC_SEQ_CST);
             while (__atomic_load_n(&pool.gate, __ATOMIC_SEQ_CST) & NEEDLE_INSIDE)
-                pthread_cond_wait(&pool.done, &pool.lock);
+                needle_sleep(&pool.done, &pool.lock);
             __atomic_store_n(&pool.waiting, 0, __ATOMIC_SEQ_CST);
-            pthread_mutex_unlock(&pool.lock);
+            needle_unlock(&pool.lock);
             return;
         }
         needle_pause();
@@ -167,7 +144,7 @@ static void needle_finish(void)
 static void needle_share(needle_task task, const void *job, ptrdiff_t n, int threads)
 {
     threads = threads < n ? threads : (int) n;
-    if (threads <= 1 || pthread_mutex_trylock(&pool.busy)) {
+    if (threads <= 1 || !needle_try_lock(&pool.busy)) {
         for (ptrdiff_t i = 0; i < n; i++)
             task(job, i, 0);
         return;
@@ -183,14 +160,14 @@ static void needle_share(needle_task task, const void *job, ptrdiff_t n, int thr
     uint64_t call = (pool.gate >> 32) + 1;
     __atomic_store_n(&pool.gate, call << 32 | NEEDLE_OPEN, __ATOMIC_SEQ_CST);
     if (__atomic_load_n(&pool.sleeping, __ATOMIC_SEQ_CST)) {
-        pthread_mutex_lock(&pool.lock);
-        pthread_cond_broadcast(&pool.work);
-        pthread_mutex_unlock(&pool.lock);
+        needle_lock(&pool.lock);
+        needle_wake_all(&pool.work);
+        needle_unlock(&pool.lock);
     }
     needle_take(0);
     if (__atomic_and_fetch(&pool.gate, ~NEEDLE_OPEN, __ATOMIC_SEQ_CST) & NEEDLE_INSIDE)
         needle_finish();
-    pthread_mutex_unlock(&pool.busy);
+    needle_unlock(&pool.busy);
 }
 
 #endif

@@ -28,7 +28,7 @@ import needle.random
 from needle import Tensor
 from needle_nn.files import open_regular, replacing, size_of
 from needle_nn.locking import Lock
-from needle_nn.packing import pack, unpack
+from needle_nn.packing import BFLOAT16, host_copy, pack, unpack
 from needle_nn.weights import DTYPES, CheckpointError, Weights, damaged, read_header, refusing
 
 __all__ = [
@@ -56,12 +56,12 @@ def save(path: str | os.PathLike, state: Mapping[str, Any]) -> None:
             raise TypeError(
                 f"save: {name!r} is a {type(value).__name__}: expected tensors by name; Checkpoints keeps the rest"
             )
-        arrays[name] = np.array(value, order="C")
+        arrays[name] = host_copy(value)
     _write(Path(path), arrays)
 
 
 def load(path: str | os.PathLike, device: Any = None) -> dict[str, Tensor]:
-    """The tensors of a safetensors file of any framework by name; int8 and 16-bit ints become int32, 16-bit floats float32."""
+    """The tensors of a safetensors file of any framework by name; int8 and 16-bit ints become int32."""
     with Weights(path, device) as weights:
         return dict(weights)
 
@@ -78,7 +78,7 @@ def save_checkpoint(path: Any, state: Any) -> None:
     # One entry, so that equal states make equal files: the library writes several in any order.
     header = json.dumps({"format": FORMAT, "sha256": _digest(arrays, text), "state": text}, ensure_ascii=False)
     if hasattr(path, "write"):
-        path.write(safetensors.numpy.save(arrays, {"needle": header}))
+        path.write(_file(arrays, {"needle": header}))
     else:
         _write(Path(path), arrays, {"needle": header})
 
@@ -148,7 +148,7 @@ def _read(path: Any) -> tuple[dict[str, np.ndarray], dict[str, str]]:
             array = np.frombuffer(view["data"], DTYPES[view["dtype"]][0]).reshape(view["shape"])
         except ValueError as error:  # an empty array of too many axes or too long ones
             raise CheckpointError(f"{path}: {name} of {len(view['shape'])} axes: {error}") from None
-        tensors[name] = (array.astype(np.uint32) << 16).view(np.float32) if view["dtype"] == "BF16" else array
+        tensors[name] = array.view(BFLOAT16) if view["dtype"] == "BF16" else array
     return tensors, header.get("__metadata__") or {}
 
 
@@ -161,10 +161,27 @@ def _content(path: Any) -> tuple[bytes, dict[str, Any]]:
         return head + file.read(size_of(file) - len(head)), header
 
 
+def _file(arrays: dict[str, np.ndarray], entries: dict[str, str] | None = None) -> bytes:
+    """A safetensors file. Its library takes the words of bfloat16 for numbers, so the header is told what they are."""
+    brain = [name for name, array in arrays.items() if array.dtype == BFLOAT16]
+    if not brain:
+        return safetensors.numpy.save(arrays, entries)
+    content = safetensors.numpy.save(
+        {name: a.view(np.uint16) if name in brain else a for name, a in arrays.items()}, entries
+    )
+    length = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + length])
+    for name in brain:
+        header[name]["dtype"] = "BF16"
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode(errors="surrogatepass")
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + content[8 + length :]
+
+
 def _write(path: Path, arrays: dict[str, np.ndarray], entries: dict[str, str] | None = None) -> None:
     with replacing(path) as unfinished:
         # Not by its save_file, which would make a file that only the owner can read.
-        unfinished.write_bytes(safetensors.numpy.save(arrays, entries))
+        unfinished.write_bytes(_file(arrays, entries))
 
 
 # ---- A run's folder ----------------------------------------------------------------------------------------

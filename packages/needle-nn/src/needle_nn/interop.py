@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+import needle_ndarray as nd
 from needle import Tensor
 from needle_nn import nn
 from needle_nn.weights import Weights
@@ -266,7 +267,7 @@ def _copy(state: Any, name: str, pair: Pair) -> None:
         return
     array = _host(state[name])
     array = array if pair.axes is None else array.transpose(pair.axes)
-    target[...] = array.reshape(target.shape).astype(str(target.dtype))
+    target[...] = nd.array(array.reshape(target.shape), target.dtype, target.device)
 
 
 # ---- And back ---------------------------------------------------------------------------------------------------

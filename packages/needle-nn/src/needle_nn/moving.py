@@ -44,6 +44,6 @@ def destination(what: str, where: tuple[Any, ...], device: Any, dtype: Any) -> t
         except (TypeError, ValueError):
             raise TypeError(f"{what}.to: {shown(dtype)}: expected a device, as needle.cpu(), or a dtype") from None
         if not made.is_float:
-            raise TypeError(f"{what}.to: dtype {made}: expected float32 or float64")
+            raise TypeError(f"{what}.to: dtype {made}: expected float32 or float64, float16 or bfloat16")
         dtype = made
     return device, dtype

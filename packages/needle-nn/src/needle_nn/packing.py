@@ -20,10 +20,28 @@ import needle_ndarray as nd
 from needle import Tensor
 from needle_ndarray import NDArray
 
+#: The words of bfloat16, in arrays of NumPy's, which does not have it.
+BFLOAT16 = np.dtype([("bfloat16", "<u2")])
+
+
+def host_copy(value: Any) -> np.ndarray:
+    """A copy of a Tensor, an NDArray or an array as a NumPy array; of bfloat16 as its words, marked as such."""
+    array = value.realize_cached_data() if isinstance(value, Tensor) else value
+    if isinstance(array, NDArray) and array.dtype == "bfloat16":
+        return nd.words(array).view(BFLOAT16)
+    return np.array(value if isinstance(value, np.ndarray) else array, order="C")
+
+
+def _ndarray(array: np.ndarray) -> NDArray:
+    if array.dtype == BFLOAT16:
+        return nd.from_words(array.view(np.uint16), "bfloat16")
+    return nd.array(array, array.dtype.name)
+
+
 _MAKE = {
     "$numpy": lambda array: array,
-    "$ndarray": lambda array: nd.array(array, array.dtype.name),
-    "$tensor": lambda array: Tensor(array, dtype=array.dtype.name, requires_grad=False),
+    "$ndarray": _ndarray,
+    "$tensor": lambda array: Tensor.make_const(_ndarray(array)),
 }
 
 
@@ -71,8 +89,8 @@ def _encode(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
 
 def _encode_array(value: Any, path: str, arrays: dict[str, np.ndarray]) -> dict[str, str]:
     mark = "$tensor" if isinstance(value, Tensor) else "$ndarray" if isinstance(value, NDArray) else "$numpy"
-    array = np.array(value if mark == "$numpy" else value.numpy(), order="C")  # a copy: the state may go on changing
-    if array.dtype.kind not in "fiub":
+    array = host_copy(value)  # a copy: the state may go on changing
+    if array.dtype.kind not in "fiub" and (mark == "$numpy" or array.dtype != BFLOAT16):
         raise TypeError(f"checkpoint: {path or 'the state'} is an array of {array.dtype}, which has no form in a file")
     name = path or "array"
     while name in arrays:

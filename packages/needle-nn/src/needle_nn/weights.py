@@ -24,15 +24,15 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from needle import Tensor
-from needle_ndarray import NDArray, empty
+from needle_ndarray import NDArray, bfloat16_words, empty, from_words, shared_words
 from needle_nn.files import open_regular, read_at, size_of
 
 #: safetensors' dtypes: NumPy's, and the one a Needle tensor gets.
 DTYPES = {
     "F64": ("<f8", "float64"),
     "F32": ("<f4", "float32"),
-    "F16": ("<f2", "float32"),
-    "BF16": ("<u2", "float32"),  # the upper half of a float32
+    "F16": ("<f2", "float16"),
+    "BF16": ("<u2", "bfloat16"),  # the upper half of a float32
     "I64": ("<i8", "int64"),
     "I32": ("<i4", "int32"),
     "I16": ("<i2", "int32"),
@@ -181,7 +181,7 @@ class Weights(Mapping[str, Tensor]):
     path : a file; or a folder with model.safetensors, or with several files and model.safetensors.index.json
     device : of the tensors
 
-    float16 and bfloat16 become float32, small integers int32.
+    float16 and bfloat16 stay what they are, small integers become int32.
     """
 
     def __init__(self, path: str | os.PathLike, device: Any = None) -> None:
@@ -223,9 +223,11 @@ class Weights(Mapping[str, Tensor]):
         return name in self._held
 
     def __getitem__(self, name: str) -> Tensor:
-        array = self.array(name)
+        array = self._words(name)
         try:
-            return Tensor(array, device=self.device, dtype=array.dtype.name, requires_grad=False)
+            kind = DTYPES[self._held[name][1].stored][1]
+            made = from_words(array, kind, self.device) if kind == "bfloat16" else array
+            return Tensor(made, device=self.device, dtype=kind, requires_grad=False)
         except (ValueError, TypeError) as error:  # NumPy's arrays have more axes than ours
             raise CheckpointError(f"{self._held[name][0].path}: {name}: {error}") from None
 
@@ -237,7 +239,12 @@ class Weights(Mapping[str, Tensor]):
         return self._held[name][1].shape
 
     def array(self, name: str) -> np.ndarray:
-        """A tensor as a NumPy array."""
+        """A tensor as a NumPy array; bfloat16, which NumPy does not have, as float32."""
+        array = self._words(name)
+        return from_words(array, "bfloat16", "cpu").numpy() if self._held[name][1].stored == "BF16" else array
+
+    def _words(self, name: str) -> np.ndarray:
+        """A tensor as a NumPy array; bfloat16 as words of uint16."""
         file, entry = self._held[name]
         stored, target = DTYPES[entry.stored]
         try:
@@ -248,7 +255,7 @@ class Weights(Mapping[str, Tensor]):
             file.fill(name, _bytes(raw), entry.start)
         if entry.stored == "U64" and raw.size and int(raw.max()) >= 2**63:
             raise CheckpointError(f"{file.path}: {name} holds {int(raw.max())}, which is too large for int64")
-        return _widened(raw, entry.stored).astype(target, copy=False)
+        return raw if entry.stored == "BF16" else raw.astype(target, copy=False)
 
     def copy_to(self, name: str, out: NDArray, axes: tuple[int, ...] | None = None) -> None:
         """out = a tensor, its axes permuted; both have as many elements.
@@ -260,8 +267,7 @@ class Weights(Mapping[str, Tensor]):
         """
         file, entry = self._held[name]
         try:
-            memory: Any = out  # its buffer, which no type of Python 3.11 speaks of
-            here = np.frombuffer(memory, str(out.dtype)).reshape(out.shape) if out.size else None
+            here = _memory(out) if out.size else None
         except (BufferError, TypeError, ValueError):  # on a GPU
             held = empty(out.shape, str(out.dtype), "cpu")
             self.copy_to(name, held, axes)
@@ -271,21 +277,21 @@ class Weights(Mapping[str, Tensor]):
             return
         if axes is None or axes == tuple(range(len(entry.shape))):
             here = here.reshape(entry.shape)  # a bias of shape (n,) may be (1, n) here
-            if DTYPES[entry.stored][0] == here.dtype.newbyteorder("<").str and here.dtype.kind == "f":
+            if DTYPES[entry.stored] == (out.dtype.storage.newbyteorder("<").str, out.dtype) and out.dtype.is_float:
                 file.fill(name, _bytes(here), entry.start)
                 return
         else:
             here = here.transpose(np.argsort(axes))
         if not entry.shape:
-            here[...] = self.array(name)
+            here[...] = _stored(self.array(name), out)
             return
         for begin, block in self._blocks(name):
-            here[begin : begin + len(block)] = block
+            here[begin : begin + len(block)] = _stored(block, out)
 
     def _blocks(self, name: str) -> Iterator[tuple[int, np.ndarray]]:
         """(first index, rows from there) of a tensor, along its first axis."""
         file, entry = self._held[name]
-        if math.prod(entry.shape) * 8 <= _BLOCK or DTYPES[entry.stored][1] != "float32":
+        if math.prod(entry.shape) * 8 <= _BLOCK or entry.stored not in ("F32", "F16", "BF16"):
             yield 0, self.array(name)
             return
         row = entry.size // entry.shape[0]
@@ -293,16 +299,23 @@ class Weights(Mapping[str, Tensor]):
         for begin in range(0, entry.shape[0], count):
             raw = np.empty((min(count, entry.shape[0] - begin), *entry.shape[1:]), DTYPES[entry.stored][0])
             file.fill(name, _bytes(raw), entry.start + begin * row)
-            yield begin, _widened(raw, entry.stored)
+            yield begin, from_words(raw, "bfloat16", "cpu").numpy() if entry.stored == "BF16" else raw
 
 
 def _bytes(array: np.ndarray) -> memoryview:
     return array.reshape(-1).view(np.uint8).data
 
 
-def _widened(raw: np.ndarray, stored: str) -> np.ndarray:
-    """bfloat16 as float32, everything else as it is."""
-    return (raw.astype(np.uint32) << 16).view(np.float32) if stored == "BF16" else raw
+def _memory(out: NDArray) -> np.ndarray:
+    """The memory of a contiguous array on the CPU."""
+    if not out.is_compact() and not out.size == 1:
+        raise ValueError(f"expected a contiguous array, got strides {out.strides}")
+    return shared_words(out).reshape(out.shape)
+
+
+def _stored(values: np.ndarray, out: NDArray) -> np.ndarray:
+    """Numbers as they are kept in the memory of `out`."""
+    return bfloat16_words(values) if out.dtype == "bfloat16" else values
 
 
 def _parts(path: Path) -> list[tuple[Path, list[str] | None]]:

@@ -14,7 +14,7 @@ cdef Arrays arrays = load_arrays()
 cdef object ndarray_type = array_api.NDArray
 cdef object default_dtype = None        # what set_default_dtype was given
 cdef bint numpy_backend = array_api.default_device() == array_api.cpu_numpy()      # NEEDLE_BACKEND=np
-FLOAT32 = array_api.float32.code
+FLOAT32, FLOAT64 = array_api.float32.code, array_api.float64.code
 
 
 cpdef object get_default_dtype():
@@ -29,7 +29,7 @@ def set_default_dtype(dtype):
     """Make Python numbers and float64 arrays float32 or float64 when tensors are made of them; None: as the backend says."""
     global default_dtype, settled_from
     chosen = None if dtype is None else array_api.dtype(dtype)
-    if chosen is not None and not chosen.is_float:
+    if chosen is not None and (not chosen.is_float or chosen.is_half):
         raise TypeError(f"set_default_dtype: {dtype}: expected float32 or float64")
     default_dtype = chosen
     if chosen is None and numpy_backend:
@@ -69,7 +69,7 @@ cdef object settled(Op op, object data, tuple inputs):
     if type(data) is tuple:
         return tuple([settled(op, d, inputs) for d in data])
     code = arrays.dtype_code(<PyObject*> data)
-    if code < settled_from:
+    if code < settled_from or code > FLOAT64:           # halves come of halves, and of bytes beside them
         return data
     given = [realized(<Value> x) for x in inputs]
     for x in given:
@@ -79,6 +79,8 @@ cdef object settled(Op op, object data, tuple inputs):
             else:
                 floats = max(floats, arrays.dtype_code(<PyObject*> part))
     wanted = floats if floats else get_default_dtype().code
+    if floats > FLOAT64:                                # int64 beside a half made float64
+        return data if integers == 0 else data.astype(result_dtype(*[x.dtype for x in given if type(x) is not tuple]))
     if integers == 0 or code == wanted:
         return data
     if code > wanted:

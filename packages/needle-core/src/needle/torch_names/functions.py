@@ -114,17 +114,18 @@ _OWN = [f for f in list(globals().values()) if getattr(f, "__module__", None) ==
 FUNCTIONS: dict[str, Any] = {f.__name__: f if isinstance(f, type) else any_spelling(f) for f in _OWN}
 #: A shape is a tuple, and there is one layout in memory.
 FUNCTIONS |= {"Size": tuple, **dict.fromkeys(("preserve_format", "contiguous_format", "channels_last"), None)}
-FUNCTIONS |= {"concat": FUNCTIONS["cat"], **{name: missing.NoDtype(name) for name in ("float16", "half", "bfloat16")}}
+FUNCTIONS |= {"concat": FUNCTIONS["cat"]}
 #: What needle_ndarray has, and PyTorch under the same name: dtypes, devices, rules.
 FUNCTIONS |= {
     name: getattr(nd, name)
     for name in """device dtype finfo iinfo can_cast broadcast_shapes from_dlpack get_num_threads
-    set_num_threads pi e inf nan newaxis float32 float64 int32 int64 uint8""".split()
+    set_num_threads pi e inf nan newaxis float16 bfloat16 float32 float64 int32 int64 uint8""".split()
 }
 #: What `import *` leaves alone, as `float`, `int`, `bool` and `compile` are Python's: dtypes under PyTorch's other names, mostly.
 ON_REQUEST: dict[str, Any] = {
     "float": nd.float32,
     "double": nd.float64,
+    "half": nd.float16,
     "int": nd.int32,
     "long": nd.int64,
     "bool": nd.bool_,

@@ -104,19 +104,13 @@ def _cast_to(name: str, dtype: Any) -> Any:
 CASTS = {
     "float": nd.float32,
     "double": nd.float64,
+    "half": nd.float16,
+    "bfloat16": nd.bfloat16,
     "int": nd.int32,
     "long": nd.int64,
     "bool": nd.bool_,
     "byte": nd.uint8,
 }
-
-
-def half(self: Tensor) -> Tensor:
-    raise TypeError("half: there is no float16 yet; float32 and float64 are the floats: x.float(), x.double()")
-
-
-def bfloat16(self: Tensor) -> Tensor:
-    raise TypeError("bfloat16: there is no such dtype yet; float32 and float64 are the floats: x.float(), x.double()")
 
 
 def type_as(self: Tensor, other: Tensor) -> Tensor:

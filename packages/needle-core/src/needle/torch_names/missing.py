@@ -6,7 +6,6 @@ _ARRAYS = "arrays have it: x.realize_cached_data()"
 _SHAPE = "a tensor keeps its shape; the method without _ gives a new one"
 _NUMPY = "NumPy has it for x.numpy(); there is no derivative"
 _NO_COMPLEX = "there are no complex numbers"
-_NO_HALF = "float32 and float64 are the float dtypes"
 _NO_SPARSE = "there are no sparse tensors"
 _WRITE = "x[index] = values writes at positions"
 
@@ -43,19 +42,6 @@ FUNCTIONS: dict[str, str] = {
     "digitize": "needle.bucketize(values, bounds) is it",
     **{name: hint for name, hint in METHODS.items() if name[-1] != "_"},
 }  # fmt: skip
-
-
-class NoDtype:
-    """In place of a dtype, which programs may name and not use."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __repr__(self) -> str:
-        return f"needle.{self.name}"
-
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"there is no dtype {self.name}: {_NO_HALF}")
 
 
 class Missing:

@@ -1,5 +1,5 @@
 // What every kernel file starts from. A module is this text and one .cu file, compiled for one dtype:
-//   -DT_FLOAT32      (or T_FLOAT64, T_INT32, T_INT64, T_UINT8, T_BOOL)
+//   -DT_FLOAT32      (or T_FLOAT64, T_INT32, T_INT64, T_UINT8, T_BOOL, and where elements are only moved T_FLOAT16, T_BFLOAT16)
 // which T then is, so kernels carry no dtype in their names. No headers: NVRTC brings the functions of CUDA, nothing else.
 #pragma once
 
@@ -17,6 +17,8 @@ typedef int T;
 typedef i64 T;
 #elif defined(T_UINT8)
 typedef unsigned char T;
+#elif defined(T_FLOAT16) || defined(T_BFLOAT16)
+typedef unsigned short T;       // the word; half.cuh says what it means
 #else
 typedef bool T;
 #endif

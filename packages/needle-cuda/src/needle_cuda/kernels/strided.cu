@@ -31,21 +31,56 @@ typedef i64 S;
 typedef unsigned char S;
 #elif defined(S_BOOL)
 typedef bool S;
+#elif defined(S_FLOAT16) || defined(S_BFLOAT16)
+typedef unsigned short S;
+#else
+#define NO_S
 #endif
 
-#if defined(S_FLOAT32) || defined(S_FLOAT64) || defined(S_INT32) || defined(S_INT64) || defined(S_UINT8) || defined(S_BOOL)
+#ifndef NO_S
+
+#include "half.cuh"
 
 // As NumPy's astype: anything but 0 is True, integers wrap, floats lose their fraction. A float beyond an integer's range, and NaN,
 // becomes its smallest one, as on x86. To uint8 they go by way of int.
+template <class E>
+DEVICE T from_float(E a) {
+#if defined(T_INT32)
+    return a > E(-2147483649.0) && a < E(2147483648.0) ? (T)a : (T)0x80000000u;
+#elif defined(T_UINT8)
+    return a > E(-2147483649.0) && a < E(2147483648.0) ? (T)(int)a : (T)0;
+#elif defined(T_INT64)
+    return a >= E(-9223372036854775808.0) && a < E(9223372036854775808.0) ? (T)a : (T)0x8000000000000000ull;
+#elif defined(T_BOOL)
+    return a != E(0);
+#elif defined(T_FLOAT16)
+    return narrow_float16(odd_float(a));
+#elif defined(T_BFLOAT16)
+    return narrow_bfloat16(odd_float(a));
+#else
+    return (T)a;
+#endif
+}
+
 DEVICE T cast(S a) {
-#if defined(T_BOOL)
+#if (defined(S_FLOAT16) && defined(T_FLOAT16)) || (defined(S_BFLOAT16) && defined(T_BFLOAT16))
+    return a;
+#elif defined(S_FLOAT16)
+    return from_float(widen_float16(a));
+#elif defined(S_BFLOAT16)
+    return from_float(widen_bfloat16(a));
+#elif defined(S_FLOAT32) || defined(S_FLOAT64)
+    return from_float(a);
+#elif defined(T_FLOAT16) && (defined(S_INT32) || defined(S_INT64))
+    return narrow_float16(odd_float(a));
+#elif defined(T_FLOAT16)
+    return narrow_float16((float)a);
+#elif defined(T_BFLOAT16) && (defined(S_INT32) || defined(S_INT64))
+    return narrow_bfloat16(odd_float(a));
+#elif defined(T_BFLOAT16)
+    return narrow_bfloat16((float)a);
+#elif defined(T_BOOL)
     return a != S(0);
-#elif (defined(S_FLOAT32) || defined(S_FLOAT64)) && defined(T_INT32)
-    return a > S(-2147483649.0) && a < S(2147483648.0) ? (T)a : (T)0x80000000u;
-#elif (defined(S_FLOAT32) || defined(S_FLOAT64)) && defined(T_UINT8)
-    return a > S(-2147483649.0) && a < S(2147483648.0) ? (T)(int)a : (T)0;
-#elif (defined(S_FLOAT32) || defined(S_FLOAT64)) && defined(T_INT64)
-    return a >= S(-9223372036854775808.0) && a < S(9223372036854775808.0) ? (T)a : (T)0x8000000000000000ull;
 #else
     return (T)a;
 #endif

@@ -103,6 +103,7 @@ FLOPS: dict[str, Callable[..., int]] = {
     "scatter": lambda op, a, index, out: size(a) if op.name == "scatter_add" else 0,
     "random": nothing,  # the generator's work is on integers
     "linear": lambda x, weight, bias, out: size(out) * (2 * x.shape[-1] + 1),
+    "matmul_weight": lambda a, weight, scale, out: size(out) * (2 * a.shape[-1] + (scale is not None)),
     "rows": lambda op, a, out: ROWS[op.name] * size(a),
     "cross_entropy": lambda logits, labels, out: 4 * size(logits),
     "cross_entropy_grad": lambda grad, logits, labels, out: 6 * size(logits),

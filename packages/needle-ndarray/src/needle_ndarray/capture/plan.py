@@ -212,7 +212,7 @@ class Built:
         if call.verb == "from_host":
             data, view = call.args
             out = self._array(view)
-            values = np.frombuffer(bytearray(data), view.dtype.numpy).reshape(view.shape)
+            values = np.frombuffer(bytearray(data), view.dtype.storage).reshape(view.shape)
             return "from_host", call.backend, (values, out)
         return call.verb, call.function or call.backend, tuple(self._argument(arg) for arg in call.args)
 

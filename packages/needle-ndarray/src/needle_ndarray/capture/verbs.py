@@ -17,6 +17,7 @@ _NAMES = {
     "scatter": "op a index out",
     "random": "op out seed counter",
     "linear": "x weight bias out",
+    "matmul_weight": "a weight scale out",
     "rows": "op a out",
     "cross_entropy": "logits labels out",
     "cross_entropy_grad": "grad logits labels out",

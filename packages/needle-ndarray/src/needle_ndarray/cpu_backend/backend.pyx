@@ -8,12 +8,12 @@ from needle_ndarray.calls cimport Call
 from needle_ndarray.cpu_backend cimport calls, convolution, network, optimizers, recurrent
 from needle_ndarray.cpu_backend.calls cimport kept_first
 from needle_ndarray.cpu_backend.guard cimport (
-    THREADS_FROM, THREADS_FROM_FLOPS, THREADS_FROM_MATH, done, host, known
+    THREADS_FROM, THREADS_FROM_FLOPS, THREADS_FROM_MATH, done, host, known, stored
 )
 from needle_ndarray.kernels cimport ewise, index as indexing, matmul as products, random as generators, scan as scans
 from needle_ndarray.kernels.views cimport View, int64
 from needle_ndarray.ndarray cimport NDArray, empty_compact
-from needle_ndarray.optable cimport FLOAT32, INT64, PUT, itemsize
+from needle_ndarray.optable cimport BFLOAT16, FLOAT16, FLOAT32, INT64, PUT, UINT8, itemsize
 from needle_ndarray.rules cimport Borrowed, Rule
 from needle_ndarray.threads cimport threads_for
 
@@ -23,9 +23,11 @@ from needle_ndarray.dtypes import DTYPES
 from needle_ndarray.rules import RULES
 
 cdef Rule SCAN = RULES["scan"], TAKE = RULES["take"], SCATTER = RULES["scatter"]
+cdef Rule WEIGHT = RULES["matmul_weight"]
 
 cdef enum:
     TILE_SIZE = 8
+    THIN = 8                    # rows for which a weight is widened as it is read, not before
 
 
 cdef int check_side_by_side(const View* index) except -1:
@@ -39,6 +41,12 @@ cdef int indexed(int status, Py_ssize_t bound) except -1:
     if status == indexing.OUTSIDE:
         raise IndexError(f"an index is out of bounds for an axis of size {bound}")
     return done(status)
+
+
+cdef bint is_thin(const View* a, const View* weight, const View* out) noexcept:
+    """Whether few rows meet a weight that is contiguous one way: more rows are worth widening it for"""
+    return a.shape[0] <= THIN and (a.strides[1] == 1 or a.shape[1] <= 1) and (out.strides[1] == 1 or out.shape[1] <= 1) \
+        and (weight.strides[0] == 1 or weight.strides[1] == 1)
 
 
 cdef class CPUBackend(Backend):
@@ -55,8 +63,12 @@ cdef class CPUBackend(Backend):
         if self.listener is not None and self.listener.heard("from_host", (values, out)):
             return
         cdef View target
-        host(out, &target)
-        np.asarray(out)[...] = values
+        cdef NDArray array = stored(out, &target)
+        if array._dtype == BFLOAT16:            # has no buffer: as float16, whose words have the same size
+            array = NDArray.make(array.shape, array.strides, array.device, array._buffer, array._offset, "float16")
+            np.asarray(array).view(np.uint16)[...] = values
+        else:
+            np.asarray(array)[...] = values
 
     cpdef object to_host(self, object a):
         if self.listener is not None:
@@ -64,12 +76,15 @@ cdef class CPUBackend(Backend):
             if heard is not False:
                 return heard
         cdef View source
-        cdef NDArray array = host(a, &source)
+        cdef NDArray array = stored(a, &source)
         cdef NDArray out
         dtype = DTYPES[array._dtype]
-        values = np.empty(tuple([array._shape[i] for i in range(array._ndim)]), dtype.numpy)
+        values = np.empty(tuple([array._shape[i] for i in range(array._ndim)]), dtype.storage)
         if array._size:
-            out = NDArray.make(values.shape, device=self.device, handle=Buffer(values.reshape(-1)), dtype=dtype)
+            memory = values.reshape(-1)
+            if array._dtype >= FLOAT16:                     # which no memoryview casts
+                memory = memory.view(np.uint8)
+            out = NDArray.make(values.shape, device=self.device, handle=Buffer(memory), dtype=dtype)
             self.copy(a, out)
         return values
 
@@ -185,6 +200,30 @@ cdef class CPUBackend(Backend):
         else:
             Backend.linear(self, x, weight, bias, out)
 
+    cpdef matmul_weight(self, object a, object weight, object scale, object out):
+        if self.listener is not None and self.listener.heard("matmul_weight", (a, weight, scale, out)):
+            return
+        cdef View[4] v
+        cdef Borrowed[4] given = [<Borrowed> a, <Borrowed> weight, <Borrowed> scale, <Borrowed> out]
+        cdef products.Weights job
+        cdef int threads
+        WEIGHT.guard(given, v)
+        if v[0].dtype != FLOAT32 or v[1].dtype < FLOAT16 and v[1].dtype != UINT8:
+            raise TypeError(f"matmul_weight: {DTYPES[v[0].dtype]} @ {DTYPES[v[1].dtype]}")
+        if not is_thin(&v[0], &v[1], &v[3]) or scale is not None and not (<NDArray> scale)._compact:
+            Backend.matmul_weight(self, a, weight, scale, out)
+            return
+        job.format = 2 if v[1].dtype == UINT8 else v[1].dtype == BFLOAT16
+        job.a, job.w, job.out = <const float*> v[0].data, v[1].data, <float*> v[3].data
+        job.scale = <const float*> v[2].data if scale is not None else NULL
+        job.m, job.k, job.n = v[0].shape[0], v[0].shape[1], v[1].shape[1]
+        job.a_row, job.row, job.column, job.item = v[0].strides[0], v[1].strides[0], v[1].strides[1], v[1].itemsize
+        job.out_row = v[3].strides[0]
+        threads = threads_for(v[3].size * job.k, THREADS_FROM_FLOPS)
+        if v[3].size:
+            with nogil:
+                products.matmul_weight(&job, threads)
+
     cdef int multiply(self, Call* call) except -1:
         """Run a product."""
         if call.calls_blas:
@@ -213,6 +252,8 @@ cdef class CPUBackend(Backend):
         cdef Borrowed[3] given = [<Borrowed> a, <Borrowed> index, <Borrowed> out]
         cdef int threads, status
         SCATTER.guard(given, v)
+        if op.code != PUT and v[0].dtype >= FLOAT16:
+            raise TypeError(f"{op.name}: {DTYPES[v[0].dtype]} is added up as float32 only")
         check_side_by_side(&v[1])
         threads = threads_for(v[0].size, THREADS_FROM)
         if v[0].size:

@@ -7,19 +7,22 @@ from needle_ndarray.backend cimport BINARY_OP, REDUCE_OP, UNARY_OP, Backend, Op
 from needle_ndarray.calls cimport POINTERS, REWRITTEN, VIEWS, Call, Reads
 from needle_ndarray.blas cimport blas
 from needle_ndarray.cpu_backend.guard cimport (
-    LARGEST, NOGIL_FROM, THREADS_FROM, THREADS_FROM_FLOPS, THREADS_FROM_MATH, host, known
+    LARGEST, NOGIL_FROM, THREADS_FROM, THREADS_FROM_FLOPS, THREADS_FROM_MATH, host, known, stored
 )
 from needle_ndarray.kernels cimport ewise, matmul as products, reduce as reductions, strided
 from needle_ndarray.kernels.gemm cimport Blas
 from needle_ndarray.kernels.views cimport View
 from needle_ndarray.ndarray cimport NDArray, empty_compact
-from needle_ndarray.optable cimport EXP, FLOAT32, GELU_GRAD, POWER
+from needle_ndarray.optable cimport BFLOAT16, EXP, FLOAT16, FLOAT32, GELU_GRAD, POWER
 from needle_ndarray.rules cimport Borrowed, Rule
 from needle_ndarray.threads cimport threads_for
 
 import numpy as np
 
 from needle_ndarray.rules import RULES
+
+cdef extern from "half.h" nogil:
+    unsigned short narrow_one "needle_narrow_one"(int brain, double value) noexcept
 
 cdef Rule COPY = RULES["copy"], UNARY = RULES["unary"], BINARY = RULES["binary"], WHERE = RULES["where"]
 cdef Rule MATMUL = RULES["matmul"], LINEAR = RULES["linear"]
@@ -68,10 +71,15 @@ cdef int run_fill(Call* call) noexcept nogil:
 
 cdef int prepare_fill(Backend backend, object out, object value, Call* call) except -1:
     cdef NDArray one
-    view(call, 0, out)
-    one = empty_compact(backend, call.views[0].dtype, 0, NULL)
-    np.asarray(one)[...] = value
-    memcpy(call.bits, one._ptr, call.views[0].itemsize)
+    cdef unsigned short word
+    take(call, 0, stored(out, &call.views[0]))
+    if call.views[0].dtype >= FLOAT16:
+        word = narrow_one(call.views[0].dtype == BFLOAT16, value)
+        memcpy(call.bits, &word, 2)
+    else:
+        one = empty_compact(backend, call.views[0].dtype, 0, NULL)
+        np.asarray(one)[...] = value
+        memcpy(call.bits, one._ptr, call.views[0].itemsize)
     ready(call, 1, REWRITTEN, call.views[0].size, run_fill if call.views[0].size else nothing)
     return 0
 

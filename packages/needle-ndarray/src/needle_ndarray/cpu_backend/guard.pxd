@@ -4,6 +4,7 @@ from needle_ndarray.backend cimport Op
 from needle_ndarray.buffer cimport Buffer
 from needle_ndarray.kernels.views cimport View
 from needle_ndarray.ndarray cimport NDArray
+from needle_ndarray.optable cimport FLOAT16
 
 # Elements from which a second thread pays, measured (benchmarks/, 2 cores): waking it costs about 5 us.
 cdef enum:
@@ -17,7 +18,15 @@ cdef enum:
 
 
 cdef inline NDArray host(object given, View* view):
-    """The array as the kernels see it: one on the host"""
+    """The array as the kernels that compute see it: one on the host, no half"""
+    cdef NDArray a = <NDArray?> given
+    if a._dtype >= FLOAT16:
+        raise TypeError(f"a verb of the cpu backend was given {a.dtype}, which it takes as float32 only")
+    return stored(given, view)
+
+
+cdef inline NDArray stored(object given, View* view):
+    """The array as the kernels that move elements see it: one on the host, of any dtype"""
     cdef NDArray a = <NDArray?> given
     if a._ptr is NULL and (a._size or not isinstance(a._buffer, Buffer)):
         raise TypeError(f"the cpu backend was given an array on {a.device}")

@@ -15,5 +15,5 @@ from needle_ndarray.defaults.network import (
     rows,
 )
 from needle_ndarray.defaults.optimizers import step
-from needle_ndarray.defaults.products import linear, matmul_tiled
+from needle_ndarray.defaults.products import linear, matmul_tiled, matmul_weight
 from needle_ndarray.defaults.recurrent import cell, cell_grad, sequence, sequence_grad

@@ -26,14 +26,16 @@ NEEDLE_INLINE void FN(keep_largest)(const T *x, ptrdiff_t left, lane_block *best
 static T FN(largest)(const T *x, ptrdiff_t n)
 {
     lane_block best = FN(load_block)(x, 0, -INFINITY);
-    T line[NEEDLE_BLOCK];
+    T line[LANES];
     ptrdiff_t j = 0;
     for (; j + NEEDLE_BLOCK <= n; j += NEEDLE_BLOCK)
         FN(keep_largest)(x + j, NEEDLE_BLOCK, &best);
     if (j < n)
         FN(keep_largest)(x + j, n - j, &best);
-    memcpy(line, &best, sizeof line);
-    for (int half = NEEDLE_BLOCK / 2; half > 0; half /= 2) /* halves: one element after the other takes three times as long */
+    for (int p = 1; p < PARTS; p++)
+        best.part[0] = FN(larger)(best.part[p], best.part[0]);
+    memcpy(line, &best.part[0], sizeof line);
+    for (int half = LANES / 2; half > 0; half /= 2) /* halves: one element after the other takes three times as long */
         for (int k = 0; k < half; k++)
             line[k] = line[half + k] > line[k] ? line[half + k] : line[k];
     return line[0];

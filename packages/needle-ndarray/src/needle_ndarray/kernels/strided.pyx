@@ -6,8 +6,10 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from needle_ndarray.kernels.views cimport (
-    BLOCK, BOOL, CHUNK, FLOAT32, INT32, INT64, MAX_NDIM, T, UINT8, View, boolean, int64, magnitude, uint8
+    BFLOAT16, BLOCK, BOOL, CHUNK, FLOAT16, FLOAT32, FLOAT64, INT32, INT64, MAX_NDIM, T, UINT8, View, boolean, int64, magnitude,
+    uint8, word2
 )
+from needle_ndarray.optable cimport itemsize
 from needle_ndarray.threads cimport share
 
 cdef extern from "transpose.h" nogil:
@@ -16,12 +18,19 @@ cdef extern from "transpose.h" nogil:
     void transpose_doubles "needle_transpose_tile_double"(
         const double* a, Py_ssize_t stride, double* out, Py_ssize_t out_stride, Py_ssize_t n) noexcept
 
+cdef extern from "half.h" nogil:
+    void widen "needle_widen"(int brain, const word2* a, float* out, Py_ssize_t n) noexcept
+    void narrow "needle_narrow"(int brain, const float* a, word2* out, Py_ssize_t n) noexcept
+    float odd_float "needle_odd_float"(double value) noexcept
+    float odd_float_of_int "needle_odd_float_of_int"(long long value) noexcept
+
 ctypedef unsigned char word1
 ctypedef unsigned int word4
 ctypedef unsigned long long word8
 
 ctypedef fused W:           # what is moved: by size, whatever it means
     word1
+    word2
     word4
     word8
 
@@ -222,6 +231,8 @@ cdef void gather(const View* a, Py_ssize_t start, Py_ssize_t n, char* out) noexc
         walk[word4](a, start, n, <word4*> out, True)
     elif a.itemsize == 8:
         walk[word8](a, start, n, <word8*> out, True)
+    elif a.itemsize == 2:
+        walk[word2](a, start, n, <word2*> out, True)
     else:
         walk[word1](a, start, n, <word1*> out, True)
 
@@ -232,6 +243,8 @@ cdef void scatter(const char* a, Py_ssize_t start, Py_ssize_t n, const View* out
         walk[word4](out, start, n, <word4*> a, False)
     elif out.itemsize == 8:
         walk[word8](out, start, n, <word8*> a, False)
+    elif out.itemsize == 2:
+        walk[word2](out, start, n, <word2*> a, False)
     else:
         walk[word1](out, start, n, <word1*> a, False)
 
@@ -265,9 +278,41 @@ cdef void cast_from(const S* a, int to, char* out, Py_ssize_t n) noexcept nogil:
         cast_loop(a, <double*> out, n)
 
 
+cdef void cast_halves(int from_, int to, const char* a, char* out, Py_ssize_t n) noexcept nogil:
+    """cast where one of the dtypes is float16 or bfloat16: by way of float32, and rounded once"""
+    cdef float staged[256]
+    cdef Py_ssize_t start = 0, length, i, item = itemsize(from_), out_item = itemsize(to)
+    while start < n:
+        length = min(<Py_ssize_t> 256, n - start)
+        if from_ >= FLOAT16:
+            widen(from_ == BFLOAT16, <const word2*> a + start, staged, length)
+        elif from_ == FLOAT64:
+            for i in range(length):
+                staged[i] = odd_float((<const double*> a)[start + i])
+        elif from_ == INT64:
+            for i in range(length):
+                staged[i] = odd_float_of_int((<const int64*> a)[start + i])
+        elif from_ == INT32:
+            for i in range(length):
+                staged[i] = odd_float((<const int*> a)[start + i])
+        else:
+            cast(from_, FLOAT32, a + start * item, <char*> staged, length)
+        if to >= FLOAT16:
+            narrow(to == BFLOAT16, staged, <word2*> out + start, length)
+        else:
+            cast(FLOAT32, to, <const char*> staged, out + start * out_item, length)
+        start += length
+
+
 cdef void cast(int from_, int to, const char* a, char* out, Py_ssize_t n) noexcept nogil:
     """out[i] = a[i] between any two dtypes, contiguous"""
-    if from_ == BOOL:
+    if from_ == FLOAT32 and to >= FLOAT16:
+        narrow(to == BFLOAT16, <const float*> a, <word2*> out, n)
+    elif to == FLOAT32 and from_ >= FLOAT16:
+        widen(from_ == BFLOAT16, <const word2*> a, <float*> out, n)
+    elif from_ >= FLOAT16 or to >= FLOAT16:
+        cast_halves(from_, to, a, out, n)
+    elif from_ == BOOL:
         cast_from(<const boolean*> a, to, out, n)
     elif from_ == UINT8:
         cast_from(<const uint8*> a, to, out, n)

@@ -115,11 +115,22 @@ NEEDLE_INLINE void FN(zip)(vec a, vec b, vec *low, vec *high)
 NEEDLE_INLINE vec FN(load)(const T *x) { return *(const unaligned *) x; }
 NEEDLE_INLINE void FN(store)(vec v, T *out) { *(unaligned *) out = v; }
 
+/* all bits of the first n lanes */
+NEEDLE_INLINE mask FN(first)(ptrdiff_t n)
+{
+    mask lane;
+    for (int k = 0; k < LANES; k++)
+        lane[k] = k;
+    return lane < (mask) {0} + (INTEGER) n;
+}
+
 /* the first n elements, as many as there are lanes or fewer, and `fill` in the other lanes */
 NEEDLE_INLINE vec FN(load_some)(const T *x, ptrdiff_t n, T fill)
 {
 #if defined(__AVX512F__)
     return X86(mask_loadu)((vec) {0} + fill, (1u << n) - 1, x);
+#elif NEEDLE_VECTOR == 32 /* a memcpy of a size that is not known takes four times as long */
+    return FN(where)(FN(first)(n), X86(maskload)(x, (__m256i) FN(first)(n)), (vec) {0} + fill);
 #else
     vec v = (vec) {0} + fill;
     memcpy(&v, x, n * sizeof(T));
@@ -131,6 +142,8 @@ NEEDLE_INLINE void FN(store_some)(vec v, T *out, ptrdiff_t n)
 {
 #if defined(__AVX512F__)
     X86(mask_storeu)(out, (1u << n) - 1, v);
+#elif NEEDLE_VECTOR == 32
+    X86(maskstore)(out, (__m256i) FN(first)(n), v);
 #else
     memcpy(out, &v, n * sizeof(T));
 #endif

@@ -1,6 +1,6 @@
 # What a kernel is told of an array, and the fused types. Everything here is C: no objects, no GIL.
 
-from needle_ndarray.optable cimport BOOL, FLOAT32, FLOAT64, INT32, INT64, UINT8
+from needle_ndarray.optable cimport BFLOAT16, BOOL, FLOAT16, FLOAT32, FLOAT64, INT32, INT64, UINT8
 
 cdef enum:
     MAX_NDIM = 32
@@ -10,9 +10,10 @@ cdef enum:
 
 ctypedef signed char boolean     # 0 or 1; another C type than uint8, so that the fused types tell them apart
 ctypedef unsigned char uint8
+ctypedef unsigned short word2    # a float16 or bfloat16, to be widened or moved
 ctypedef long long int64
 
-ctypedef fused T:           # every element type
+ctypedef fused T:           # every element type that is computed with
     boolean
     uint8
     int

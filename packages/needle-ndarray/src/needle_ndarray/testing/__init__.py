@@ -20,6 +20,7 @@ for _module in (
     "oracle",
     "convolution",
     "elementwise",
+    "halves",
     "movement",
     "network",
     "optimizers",
@@ -35,6 +36,7 @@ for _module in (
 from needle_ndarray.testing.cases import KINDS, LAYOUTS, Canvas, Suite, values  # noqa: E402
 from needle_ndarray.testing.convolution import ConvolutionSuite  # noqa: E402
 from needle_ndarray.testing.elementwise import ElementwiseSuite  # noqa: E402
+from needle_ndarray.testing.halves import HalfSuite  # noqa: E402
 from needle_ndarray.testing.movement import InterfaceSuite, MovementSuite  # noqa: E402
 from needle_ndarray.testing.network import NetworkSuite  # noqa: E402
 from needle_ndarray.testing.optimizers import OptimizerSuite  # noqa: E402
@@ -50,6 +52,7 @@ class ContractSuite(
     InterfaceSuite,
     MovementSuite,
     ElementwiseSuite,
+    HalfSuite,
     ReductionSuite,
     ProductSuite,
     FusedSuite,

@@ -34,6 +34,7 @@ def _adam(params: Any, grads: Any, m: Any, v: Any, *numbers: Any) -> tuple:
 CALLS: dict[str, tuple[str, Callable[..., tuple]]] = {
     **{op.name: ("rows", lambda a, out, op=op: (op, a, out)) for op in ROWS.values()},
     **{op.name: ("scatter", lambda out, index, a, op=op: (op, a, index, out)) for op in SCATTER.values()},
+    "matmul_weight": ("matmul_weight", lambda *given: given),
     "cross_entropy": ("cross_entropy", lambda *given: given),
     "cross_entropy_grad": ("cross_entropy_grad", lambda *given: given),
     "layer_norm": ("norm", lambda x, w, b, eps, out: (LAYER, x, w, b, out, None, None, eps)),

@@ -20,7 +20,7 @@ def accepted(table: dict[str, Op]) -> list:
 
 def refused(table: dict[str, Op]) -> list:
     """(op, dtype) for every dtype that the table refuses."""
-    return [(op, str(d)) for op in table.values() for d in DTYPES if op.compute_dtype[d.code] < 0]
+    return [(op, str(d)) for op in table.values() for d in DTYPES if op.compute_dtype[d.code] < 0 and not d.is_half]
 
 
 def out_dtype(op: Op, dtype: str) -> str:

@@ -228,4 +228,4 @@ class ReductionSuite(Suite):
     @pytest.mark.parametrize("op", SCAN.values(), ids=SCAN)
     def test_scan_dtypes(self, op):
         """NDArray widens before it asks: ints and bool to int64."""
-        assert [str(DTYPES[code]) for code in op.out_dtype] == ["int64"] * 4 + ["float32", "float64"]
+        assert [str(DTYPES[code]) for code in op.out_dtype[: len(NAMES)]] == ["int64"] * 4 + ["float32", "float64"]

@@ -29,7 +29,15 @@ NUMBERS: dict[str, dict[str, Any]] = {
     **{verb: {**STEP, "size": (3, 4)} for verb in ("pool2d", "pool2d_grad")},
     "conv2d": {**STEP, "dilation": (1, 1), "groups": 1},
 }
-DTYPES = {"any": "float32", "float": "float32", "": "float32", "mask": "bool", "bool": "bool", "int64": "int64"}
+DTYPES = {
+    "any": "float32",
+    "stored": "float32",
+    "float": "float32",
+    "": "float32",
+    "mask": "bool",
+    "bool": "bool",
+    "int64": "int64",
+}
 #: A dtype that is another one, whatever the arrays before it are.
 OTHERS = {"any": "int64", "float": "int32", "": "float64", "mask": "int32", "bool": "int32", "int64": "float32"}
 #: The function of each rule that has one with the arrays' labels as its parameters.
@@ -77,8 +85,9 @@ def arrays_of(name: str) -> list[tuple]:
 
 def right(name: str, device: Any) -> dict[str, NDArray]:
     """The arrays of a call that is right, by what users call them; results as the verb has them, by the verb's names."""
+    kinds = DTYPES | ({"other": "uint8"} if name == "matmul_weight" else {})
     return {
-        name if "result" in marks else label: zeros(shape, DTYPES.get(dtype, "float32"), device)
+        name if "result" in marks else label: zeros(shape, kinds.get(dtype, "float32"), device)
         for name, label, dtype, shape, _, marks in arrays_of(name)
     }
 

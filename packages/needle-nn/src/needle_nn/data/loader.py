@@ -320,8 +320,10 @@ class DataLoader:
                 yield self._tensors(self._collate(as_torch)(batch), as_torch)
 
     def _inline(self, at: _Position) -> Iterator[Any]:
-        plain = at.read if at.wanted is None else None
-        read = plain or (lambda number: self._tensors(self._load(at, number), at.as_torch))
+        def load(number: int) -> Any:
+            return self._tensors(self._load(at, number), at.as_torch)
+
+        read = load if at.read is None or at.wanted is not None else at.read
         for number in range(at.batch, len(at.ordering)):  # type: ignore[arg-type]
             yield self._hand_out(at, read(number))
         self._end(at)

@@ -92,6 +92,7 @@ from needle_nn.nn.pooling import (
     MaxPool1d,
     MaxPool2d,
 )  # fmt: skip
+from needle_nn.nn.quantized import QuantizedEmbedding, QuantizedLinear, quantize
 from needle_nn.nn.recurrent import GRU, LSTM, RNN
 from needle_nn.nn.shapes import (
     ConstantPad1d,
@@ -136,6 +137,7 @@ __all__ = [
     "SoftmaxLoss", "CrossEntropyLoss", "NLLLoss", "MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss", "BCELoss",
     "BCEWithLogitsLoss", "KLDivLoss", "SoftMarginLoss", "PoissonNLLLoss", "GaussianNLLLoss", "CosineEmbeddingLoss",
     "MarginRankingLoss", "HingeEmbeddingLoss", "TripletMarginLoss",
+    "QuantizedLinear", "QuantizedEmbedding", "quantize",
 ]  # fmt: skip
 
 __getattr__ = absent.says("needle.nn", absent.NN)

@@ -316,7 +316,12 @@ class Module:
         return self.to("float64")
 
     def half(self) -> Self:
-        raise TypeError(f"{type(self).__name__}.half: there is no float16; expected float() or double()")
+        """Floats of the module as float16, half the memory; returns the module. Optimizers want float32."""
+        return self.to("float16")
+
+    def bfloat16(self) -> Self:
+        """Floats of the module as bfloat16, half the memory; returns the module. Optimizers want float32."""
+        return self.to("bfloat16")
 
     def type(self, dtype: Any) -> Self:
         """Floats of the module in a dtype; returns the module."""

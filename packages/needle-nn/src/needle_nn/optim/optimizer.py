@@ -119,7 +119,7 @@ class Optimizer:
         for i, p in enumerate(params):
             if not isinstance(p, Tensor):
                 raise TypeError(f"{what}: parameter {i}: expected a Tensor, got {type(p).__name__}")
-            if not p.dtype.is_float:
+            if not p.dtype.is_float or p.dtype.is_half:
                 raise TypeError(f"{what}: parameter {i} is {p.dtype}, expected float32 or float64")
         return {
             "params": params,
