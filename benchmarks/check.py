@@ -23,7 +23,7 @@ class Verdict(NamedTuple):
 
 
 def difference(ours: list[list[float]], theirs: list[list[float]]) -> str:
-    """Where two lists of [count, sum, sum of |x|, sum of x^2] are apart.
+    """Where two lists of [count, sum, sum of |x|, sum of x^2] differ.
 
     >>> difference([[2, 0.0, 4.0, 8.0]], [[2, 1e-6, 4.0, 8.0]]), difference([[2, 0, 4, 8]], [[2, 0, 5, 8]])
     ('', 'value 0: sum |x| 4 here, 5 there')

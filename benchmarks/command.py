@@ -6,7 +6,7 @@
     python benchmarks --page results.json                the page again, from a file, without measuring
     python benchmarks --compare main~5 .                 Needle at one commit beside another; `.` is the tree as it is
 
-A ratio is their time over ours: above 1 Needle is faster.
+A ratio is their time over Needle's: above 1 Needle is faster.
 """
 
 import argparse
@@ -104,7 +104,7 @@ def measured(options: argparse.Namespace) -> int:
     cases = chosen_cases(options)
     chosen = chosen or [*dict.fromkeys(case.family for case in cases)]
     about = report["machine"]
-    print(f"{about['cpu']}, {about['cores']} cores; best of {options.rounds} rounds; ratio = their time / ours")
+    print(f"{about['cpu']}, {about['cores']} cores; best of {options.rounds} rounds; ratio = their time / Needle's")
     session = Session(path, report, players, options.rounds)
     try:
         session.run(cases, chosen, options.threads)

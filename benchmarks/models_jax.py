@@ -14,7 +14,7 @@ from benchmarks.workloads import DROP, LR, batch_of, draw, sizes
 class Parameters:
     """Hands out parameters in the order they are asked for: drawn the first time, those given later.
 
-    Running statistics of batch norms are kept apart, since they are not trained; `new_running` are those after the pass.
+    Running statistics of batch norms are kept separately, since they are not trained; `new_running` are those after the pass.
     """
 
     def __init__(self, given: list | None = None, running: list | None = None, key: Any = None, training: bool = True):

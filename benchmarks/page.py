@@ -52,7 +52,7 @@ def render(report: dict[str, Any], drawn: dict[str, str], folder: str, notes: di
     out += [*target_table(found), "", "## Where peers are ahead", "", *ahead(report, found, most, notes), ""]
     overview = geometric_means(report, most)
     if overview:
-        out += ["## Families", "", f"Geometric means of their times over ours, {cores(most)}.", ""]
+        out += ["## Families", "", f"Geometric means of their times over Needle's, {cores(most)}.", ""]
         out += picture("families.svg", pictures.bars(f"Geometric means, {cores(most)}", overview), "Families")
         out += [*means_table(overview), ""]
     for family in [name for name in families() if results.of_family(report, name)]:
@@ -150,7 +150,7 @@ def ahead(report: dict[str, Any], found: list[targets.Outcome], threads: int, no
 
 
 def geometric_means(report: dict[str, Any], threads: int) -> list[tuple[str, dict[str, float]]]:
-    """[(family, {peer: mean of their times over ours})]"""
+    """[(family, {peer: mean of their times over Needle's})]"""
     rows = []
     for family in families():
         logs: dict[str, list[float]] = {}

@@ -86,7 +86,7 @@ class Ratios:
 
 
 def bars(title: str, rows: Sequence[tuple[str, dict[str, float]]]) -> str:
-    """Rows of (name, {peer: their time / ours})."""
+    """Rows of (name, {peer: their time / Needle's})."""
     axis = Ratios(v for _, row in rows for v in row.values())
     peers = [name for name in NAMES if any(name in row for _, row in rows)]
     parts, y = [], float(TOP + 6)

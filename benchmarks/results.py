@@ -82,7 +82,7 @@ def replace_rows(rows: list[dict[str, Any]], new: Iterable[dict[str, Any]], key:
 
 
 def ratios(result: dict[str, Any], which: str = "best") -> dict[str, float]:
-    """Their time over ours, for every peer."""
+    """Their time over Needle's, for every peer."""
     times = result["times"]
     if "needle" not in times:
         return {}

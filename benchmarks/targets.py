@@ -113,7 +113,7 @@ def outcome(target: Target, report: dict[str, Any], threads: int) -> Outcome:
 
 
 def memory_outcome(report: dict[str, Any], what: str, ours: str, peer: str, required: float, target: float) -> Outcome:
-    """The worst of the peer's growth over ours."""
+    """The worst of the peer's growth over Needle's."""
     pairs = [
         (row[peer]["growth"] / max(row[ours]["growth"], 1), row["name"])
         for row in report["memory"]

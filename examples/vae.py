@@ -51,7 +51,7 @@ def main(steps: int = 500, seed: int = 0) -> Any:
                 break
     with ndl.no_grad():
         images = ndl.sigmoid(model.decoder(ndl.init.randn(8, model.latent))).numpy().reshape(8, 8, 8)
-    print(f"loss {losses[0]:.1f} -> {np.mean(losses[-20:]):.1f}; eight digits that nobody has written:")
+    print(f"loss {losses[0]:.1f} -> {np.mean(losses[-20:]):.1f}; eight digits that it made up:")
     for row in images.swapaxes(0, 1):
         print("  ".join("".join(" .:*#"[min(int(p * 5), 4)] for p in part) for part in row))
     return losses

@@ -1,4 +1,4 @@
-"""Random tensors with PyTorch's arguments: numbers, orders, choices, and generators of one's own.
+"""Random tensors with PyTorch's arguments: numbers, orders, choices, and your own generators.
 
 They come from where `needle.init`'s do: NumPy's global generator, or Needle's own after `needle.random.seed`, or the `generator`
 that is given.

@@ -1,4 +1,4 @@
-"""Running statistics, and how they follow those of a batch: at once, or later and in an order of one's own.
+"""Running statistics, and how they follow those of a batch: at once, or later and in another order.
 
 Who computes the parts of a step in several processes must apply their statistics in the order of the parts, in all of them.
 

@@ -1,6 +1,6 @@
 /* Chapter 4: kernels for the CPU. `needle learn check 4` compiles and checks this file.
  *
- * Sizes, strides and offsets count elements. Where an array is said to be compact, its elements lie one after the other.
+ * Sizes, strides and offsets count elements. Where an array is said to be compact, its elements are one after the other.
  * Remove the line TODO of a function when you have written it.
  */
 #include <stdint.h>

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class View(NamedTuple):
-    """Element (i, j, ...) lies at offset + i strides[0] + j strides[1] + ..."""
+    """Element (i, j, ...) is at offset + i strides[0] + j strides[1] + ..."""
 
     shape: tuple
     strides: tuple
