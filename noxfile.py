@@ -168,7 +168,7 @@ def smoke_tests(*names: str) -> list[str]:
 @nox.session
 @each_package
 def tests(session: nox.Session, package: str) -> None:
-    """One package's tests, with the wheels of that package and its needs and nothing else of ours."""
+    """One package's tests, with the wheels of that package and its needs and nothing else of this repository."""
     install(session, package, extras="[test]")
     check_origin(session, package, "site-packages")
     pytest(session, tests_of(package), *QUICK_TESTS, *session.posargs)
@@ -233,7 +233,7 @@ def kernels_debug(session: nox.Session) -> None:
         **FEW_EXAMPLES,
     }
     install_editable(session, "core", "debug", DEBUG_BUILD, **options)
-    # An example's C, and rules of dtypes before any kernel is called: nothing of ours to debug
+    # An example's C, and rules of dtypes before any kernel is called: no C of Needle to debug
     without = [f"--ignore={tests_of('ndarray')}/test_{name}.py" for name in ("toy_backend", "c_backend", "promotion")]
     pytest(session, tests_of("ndarray"), *smoke_tests("core"), *OUR_KERNELS, *without, *session.posargs, **options)
 
