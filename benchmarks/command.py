@@ -13,7 +13,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from benchmarks import machine, results, table
+from benchmarks import machine, results, table, targets
 from benchmarks.cases import FRAMEWORKS, Case, all_cases, families
 from benchmarks.run import Player
 from benchmarks.session import Session
@@ -113,7 +113,7 @@ def measured(options: argparse.Namespace) -> int:
         status = 130
     results.arrange(report, [case.key for case in all_cases()])
     results.save(path, report)
-    print("\n" + "\n".join(table.target_lines(report)))
+    print("\n".join(["", *table.target_table(targets.outcomes(report))]))
     write_page(path, options.into)
     print(
         f"{path}: {len(report['results'])} results, {(sum(f['seconds'] for f in report['families'].values())) / 60:.0f} min"

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from benchmarks import pictures, results, targets
+from benchmarks import pictures, results, table, targets
 from benchmarks.cases import families
 from benchmarks.results import NAMES
 from needle_nn.command.bench import readable
@@ -49,7 +49,7 @@ def render(report: dict[str, Any], drawn: dict[str, str], folder: str, notes: di
         out += picture(
             "targets.svg", pictures.targets("Targets: measured, as multiples of what is required", found), "Targets"
         )
-    out += [*target_table(found), "", "## Where peers are ahead", "", *ahead(report, found, most, notes), ""]
+    out += [*table.target_table(found), "", "## Where peers are ahead", "", *ahead(report, found, most, notes), ""]
     overview = geometric_means(report, most)
     if overview:
         out += ["## Families", "", f"Geometric means of their times over Needle's, {cores(most)}.", ""]
@@ -57,7 +57,7 @@ def render(report: dict[str, Any], drawn: dict[str, str], folder: str, notes: di
         out += [*means_table(overview), ""]
     for family in [name for name in families() if results.of_family(report, name)]:
         out += [f"### {family.capitalize()}", "", *family_part(report, family, most, picture)]
-    out += [*memory_part(report), *install_part(report), *missing_part(report), *METHOD]
+    out += [*memory_part(report["memory"]), *install_part(report["install"]), *missing_part(report), *METHOD]
     return out
 
 
@@ -103,18 +103,6 @@ def introduction(report: dict[str, Any], most: int) -> list[str]:
     ]
 
 
-def target_table(found: list[targets.Outcome]) -> list[str]:
-    lines = ["| what | against | measured | required | target | |", "|---|---|--:|--:|--:|---|"]
-    for o in found:
-        mark = "target reached" if o.reached else "✓" if o.kept else "**missed**"
-        mark = "not measured" if o.value is None else mark
-        note = f"{mark} ({o.note})" if o.note else mark
-        lines.append(
-            f"| {o.name} | {NAMES.get(o.peer, '')} | **{o.shown[0]}** | {o.shown[1]} | {o.shown[2]} | {note} |"
-        )
-    return lines
-
-
 def ahead(report: dict[str, Any], found: list[targets.Outcome], threads: int, notes: dict[str, str]) -> list[str]:
     """Missed requirements with what notes.md says about them, then every case in which a peer is faster."""
     missed = [o for o in found if o.value is not None and not o.kept]
@@ -135,18 +123,20 @@ def ahead(report: dict[str, Any], found: list[targets.Outcome], threads: int, no
         if not faster:
             lines += [f"{told}.", ""]
             continue
-        lines += [
-            "<details>",
-            f"<summary>{told}</summary>",
-            "",
-            f"| case | ratio | Needle | {NAMES[peer]} |",
-            "|---|--:|--:|--:|",
+        cells = [
+            [
+                f"{r['family']}: {r['name']}",
+                f"**{ratio:.2f}×**",
+                *(readable(r["times"][p]["best"]) for p in ("needle", peer)),
+            ]
+            for ratio, r in faster
         ]
-        for ratio, r in faster:
-            times = [readable(r["times"][name]["best"]) for name in ("needle", peer)]
-            lines.append(f"| {r['family']}: {r['name']} | **{ratio:.2f}×** | {times[0]} | {times[1]} |")
-        lines += ["", "</details>", ""]
+        lines += folded(told, table.grid(["case", "ratio", "Needle", NAMES[peer]], cells))
     return lines[:-1] if lines else []
+
+
+def folded(summary: str, lines: list[str]) -> list[str]:
+    return ["<details>", f"<summary>{summary}</summary>", "", *lines, "", "</details>", ""]
 
 
 def geometric_means(report: dict[str, Any], threads: int) -> list[tuple[str, dict[str, float]]]:
@@ -165,11 +155,11 @@ def geometric_means(report: dict[str, Any], threads: int) -> list[tuple[str, dic
 
 def means_table(rows: list[tuple[str, dict[str, float]]]) -> list[str]:
     peers = [p for p in NAMES if any(p in means for _, means in rows)]
-    lines = ["| family | " + " | ".join(f"/ {NAMES[p]}" for p in peers) + " |", "|---|" + "--:|" * len(peers)]
-    for family, means in rows:
-        cells = [f"**{means[p]:.2f}×**" if p in means else "" for p in peers]
-        lines.append(f"| [{family}](#{family.replace(' ', '-')}) | " + " | ".join(cells) + " |")
-    return lines
+    cells = [
+        [f"[{family}](#{family.replace(' ', '-')})", *(f"**{means[p]:.2f}×**" if p in means else "" for p in peers)]
+        for family, means in rows
+    ]
+    return table.grid(["family", *(f"/ {NAMES[p]}" for p in peers)], cells)
 
 
 def family_part(report: dict[str, Any], family: str, most: int, picture: Any) -> list[str]:
@@ -186,17 +176,16 @@ def family_part(report: dict[str, Any], family: str, most: int, picture: Any) ->
     for threads in reversed(results.threads_in(report)):
         rows = results.of_family(report, family, threads)
         if rows:
-            out += ["<details>", f"<summary>{cores(threads)}</summary>", "", *table(rows), "", "</details>", ""]
+            out += folded(cores(threads), times_table(rows))
     return out
 
 
-def table(rows: list[dict[str, Any]]) -> list[str]:
+def times_table(rows: list[dict[str, Any]]) -> list[str]:
     """Ratios of the best times, of the medians against PyTorch, then the best times."""
     peers = [p for p in NAMES if p != "needle" and any(p in r["times"] or p in r["missing"] for r in rows)]
     medians = "torch" in peers
-    head = [*(f"/ {NAMES[p]}" for p in peers), *(["/ PyTorch, medians"] if medians else [])]
-    head += [NAMES[p] for p in ("needle", *peers)]
-    lines = ["| case | " + " | ".join(head) + " |", "|---|" + "--:|" * len(head)]
+    head = ["case", *(f"/ {NAMES[p]}" for p in peers), *(["/ PyTorch, medians"] if medians else [])]
+    lines = []
     for r in rows:
         best, median = results.ratios(r), results.ratios(r, "median").get("torch")
 
@@ -207,52 +196,18 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
         cells += ["" if median is None else f"{median:.2f}×"] if medians else []
         times = r["times"]
         cells += [readable(times[p]["best"]) if p in times else absent(p) for p in ("needle", *peers)]
-        lines.append(f"| {r['name']} | " + " | ".join(cells) + " |")
-    return lines
+        lines.append([r["name"], *cells])
+    return table.grid([*head, *(NAMES[p] for p in ("needle", *peers))], lines)
 
 
-def memory_part(report: dict[str, Any]) -> list[str]:
-    if not report["memory"]:
-        return []
-    out = [
-        "### Memory",
-        "",
-        "How much three train steps add to what a process holds once the model is built, and the peak of the",
-    ]
-    out += ["whole process. The growth of JAX is left out: it holds the memory of its compiler.", ""]
-    out += [
-        "| train step | PyTorch / Needle | Needle | captured | PyTorch | Needle, whole | PyTorch, whole | JAX, whole |"
-    ]
-    out += ["|---|" + "--:|" * 7]
-    for row in report["memory"]:
-        ours, plan, theirs, jax = (row.get(name, {}) for name in ("needle", "captured", "torch", "jax"))
-        both = "growth" in ours and "growth" in theirs
-        cells = [f"**{theirs['growth'] / max(ours['growth'], 1):.2f}×**" if both else ""]
-        cells += [
-            results.in_megabytes(x["growth"]) if "growth" in x else "n/a" if x else "" for x in (ours, plan, theirs)
-        ]
-        cells += [results.in_megabytes(x["peak"]) if "peak" in x else "n/a" if x else "" for x in (ours, theirs, jax)]
-        out.append(f"| {row['name']} | " + " | ".join(cells) + " |")
-    return [*out, ""]
+def memory_part(rows: list[dict[str, Any]]) -> list[str]:
+    told = "How much three train steps add to what a process holds once the model is built, and the peak of the\nwhole process."
+    told += " The growth of JAX is left out: it holds the memory of its compiler."
+    return ["### Memory", "", told, "", *table.memory_table(rows), ""] if rows else []
 
 
-def install_part(report: dict[str, Any]) -> list[str]:
-    if not report["install"]:
-        return []
-    out = [
-        "### Import and disk",
-        "",
-        "| | import | beyond NumPy's | on disk beyond NumPy | of which |",
-        "|---|--:|--:|--:|---|",
-    ]
-    for row in report["install"]:
-        took = [f"{row[key] * 1e3:.0f} ms" if row[key] is not None else "n/a" for key in ("import", "beyond_numpy")]
-        largest = sorted(row["parts"].items(), key=lambda pair: -pair[1])[:4]
-        parts = ", ".join(f"{name} {results.in_megabytes(count)}" for name, count in largest)
-        out.append(
-            f"| `import {row['module']}` | {' | '.join(took)} | {results.in_megabytes(row['bytes'])} | {parts} |"
-        )
-    return [*out, ""]
+def install_part(rows: list[dict[str, Any]]) -> list[str]:
+    return ["### Import and disk", "", *table.install_table(rows), ""] if rows else []
 
 
 def missing_part(report: dict[str, Any]) -> list[str]:

@@ -62,15 +62,16 @@ class Session:
                     print(f"    {name}: n/a: {why[:160]}", flush=True)
 
     def _memory(self, threads: int) -> None:
+        print("\n".join(table.memory_table([])))
         for model in BATCHES:
             row = memory.row(self.players, model, threads)
             results.replace_rows(self.report["memory"], [row], "model")
             results.save(self.path, self.report)
-            print(table.memory_lines([row])[0], flush=True)
+            print(table.memory_table([row])[-1], flush=True)
 
     def _install(self) -> None:
         results.replace_rows(self.report["install"], install.measure(self.players, self.rounds), "module")
-        print("\n".join(table.install_lines(self.report["install"])), flush=True)
+        print("\n".join(table.install_table(self.report["install"])), flush=True)
 
     def _note(self, family: str, start: float, versions: dict[str, str]) -> None:
         """When, of which commit and with what a family was measured."""

@@ -1,10 +1,9 @@
-"""The results as lines of text: ratios first, then the times they come from."""
+"""The results as lines of a run, ratios first, and as tables in Markdown, which a run and the page show."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from benchmarks import results, targets
-from benchmarks.cases import FRAMEWORKS
 from benchmarks.results import NAMES
 from needle_nn.command.bench import readable
 
@@ -33,35 +32,46 @@ def line(result: dict[str, Any], peers: Iterable[str]) -> str:
     return f"{result['name'][: WIDE - 1]:{WIDE}}{result['threads']:>4} " + "".join(cells)
 
 
-def memory_lines(rows: list[dict[str, Any]]) -> list[str]:
-    lines = []
+def grid(head: Sequence[str], rows: Iterable[Sequence[str]], align: str = "") -> list[str]:
+    """A table in Markdown; `align` has "l" or "r" for each column, by default one of words and the others of numbers.
+
+    >>> grid(["case", "ms"], [["add", "1"]])
+    ['| case | ms |', '|---|--:|', '| add | 1 |']
+    """
+    rule = "|".join("---" if side == "l" else "--:" for side in align or "l" + "r" * (len(head) - 1))
+    lines = [f"| {' | '.join(cells)} |" for cells in (head, *rows)]
+    return [lines[0], f"|{rule}|", *lines[1:]]
+
+
+def target_table(found: Iterable[targets.Outcome]) -> list[str]:
+    """Every target with what was measured; one that is missed is marked."""
+    rows = []
+    for o in found:
+        mark = "target reached" if o.reached else "✓" if o.kept else "**missed**"
+        mark = "not measured" if o.value is None else mark
+        measured, *limits = o.shown
+        note = f"{mark} ({o.note})" if o.note else mark
+        rows.append([o.name, NAMES.get(o.peer, ""), f"**{measured}**", *limits, note])
+    return grid(["what", "against", "measured", "required", "target", ""], rows, "llrrrl")
+
+
+def memory_table(rows: Iterable[dict[str, Any]]) -> list[str]:
+    cells = []
     for row in rows:
-        parts = []
-        for name in ("captured", *FRAMEWORKS):
-            found = row.get(name, {})
-            if "peak" in found:
-                grew = f"{results.in_megabytes(found['growth'])} of " if name != "jax" else ""
-                parts.append(f"{NAMES.get(name, name)} {grew}{results.in_megabytes(found['peak'])}")
-            elif found:
-                parts.append(f"{NAMES.get(name, name)} n/a ({found.get('missing', '')[-80:]})")
-        lines.append(f"{row['name'][: WIDE - 1]:{WIDE}} " + ", ".join(parts))
-    return lines
+        ours, plan, theirs, jax = (row.get(name, {}) for name in ("needle", "captured", "torch", "jax"))
+        both = "growth" in ours and "growth" in theirs
+        cells.append([row["name"], f"**{theirs['growth'] / max(ours['growth'], 1):.2f}×**" if both else ""])
+        for kind, measured in (("growth", (ours, plan, theirs)), ("peak", (ours, theirs, jax))):
+            cells[-1] += [results.in_megabytes(x[kind]) if kind in x else "n/a" if x else "" for x in measured]
+    head = ["train step", "PyTorch / Needle", "Needle", "captured", "PyTorch"]
+    return grid([*head, "Needle, whole", "PyTorch, whole", "JAX, whole"], cells)
 
 
-def install_lines(rows: list[dict[str, Any]]) -> list[str]:
-    lines = []
+def install_table(rows: Iterable[dict[str, Any]]) -> list[str]:
+    cells = []
     for row in rows:
-        took = "n/a" if row["import"] is None else f"{row['import'] * 1e3:.0f} ms"
-        beyond = "" if row["beyond_numpy"] is None else f" ({row['beyond_numpy'] * 1e3:.0f} ms beyond NumPy's)"
-        lines.append(f"import {row['module']:12} {took}{beyond}, {results.in_megabytes(row['bytes'])} on disk")
-    return lines
-
-
-def target_lines(report: dict[str, Any]) -> list[str]:
-    """Every target with what was measured; one that is not reached is marked."""
-    lines = [f"{'':62}{'measured':>10}{'required':>9}{'target':>9}"]
-    for o in targets.outcomes(report):
-        name = f"{o.name} / {NAMES[o.peer]}" if o.peer else o.name
-        mark = "" if o.value is None else "target reached" if o.reached else "" if o.kept else "MISSED"
-        lines.append(f"{name[:61]:62}{o.shown[0]:>10}{o.shown[1]:>9}{o.shown[2]:>9}  {mark}")
-    return lines
+        took = [f"{row[key] * 1e3:.0f} ms" if row[key] is not None else "n/a" for key in ("import", "beyond_numpy")]
+        largest = sorted(row["parts"].items(), key=lambda pair: -pair[1])[:4]
+        parts = ", ".join(f"{name} {results.in_megabytes(count)}" for name, count in largest)
+        cells.append([f"`import {row['module']}`", *took, results.in_megabytes(row["bytes"]), parts])
+    return grid(["", "import", "beyond NumPy's", "on disk beyond NumPy", "of which"], cells, "lrrrl")
