@@ -413,7 +413,8 @@ def typecheck(session: nox.Session) -> None:
     session.run("mypy", *cache)
     programs = [str(path) for folder in ("examples", "apps") for path in sorted((ROOT / folder).glob("*.py"))]
     session.run("mypy", *cache, "--strict", "--follow-imports=silent", *programs)
-    session.run("basedpyright", *programs)
+    python = str(Path(session.bin) / "python")  # not .venv, which it would look into: that holds nox alone
+    session.run("basedpyright", "--pythonpath", python, *programs)
     session.run("python", "stubs/write.py", "--check")
     known = (
         "--allowlist",

@@ -76,7 +76,9 @@ def test_installed_with_type_marker(name):
 
 @pytest.mark.parametrize("name", IMPORT_ROOTS)
 def test_installed_without_the_output_of_cython(name):
-    assert [str(file) for file in distribution(name).files or [] if file.suffix == ".c"] == []
+    """The course's C files are a reader's to edit, not the output of Cython."""
+    found = [str(file) for file in distribution(name).files or [] if file.suffix == ".c"]
+    assert [file for file in found if not file.startswith("needle_nn/learning/")] == []
 
 
 def test_backends_are_found_by_entry_point():

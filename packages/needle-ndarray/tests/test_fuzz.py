@@ -231,13 +231,21 @@ def test_along_an_axis(case, data, name):
     _, _, view, x = case
     assume(x.ndim > 0)
     axis = data.draw(st.one_of(st.none(), st.integers(-x.ndim - 1, x.ndim)))
-    wide = {"dtype": np.int64} if name == "cumsum" and x.dtype.kind != "f" else {}
+    wide = {}
+    if name == "cumsum":
+        wide = {
+            "dtype": {"float16": np.float32, "float32": np.float32, "float64": np.float64}.get(x.dtype.name, np.int64)
+        }
     try:
         expected = np.asarray(getattr(np, name)(x, axis=axis, **wide))
     except ValueError as error:
         with pytest.raises(type(error)):
             getattr(view, name)(axis)
         return
+    if name == "cumsum" and x.dtype == np.float16:
+        expected = expected.astype(
+            np.float16
+        )  # a sum of halves is rounded when it is stored, not at every step as NumPy's
     assert_same(getattr(view, name)(axis).numpy(), expected)
 
 
