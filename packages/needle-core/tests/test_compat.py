@@ -3,6 +3,7 @@
 import re
 import threading
 import warnings
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +52,8 @@ def test_the_table_says_what_needle_does(row):
     expression, _, here, within = row
     assert meaning(expression, ndl) == here
     with ndl.compat("torch"):
+        if "pool2d" in expression and find_spec("needle_nn") is None:
+            within = "ModuleNotFoundError"  # images as PyTorch has them are needle.nn's
         assert meaning(expression, ndl) == within
     assert meaning(expression, ndl) == here
 
