@@ -22,7 +22,8 @@ class CapturedPlan:
         inputs = {key: roles[key][2] for key in rec.outside if key in roles}
         moving = [array for key, array in inputs.items() if roles[key][0] == "argument"]
         moving += self._handed_out(recording, results)
-        self.plan = Plan(rec, list(inputs.values()), results, without, moving)
+        self.plan = Plan(rec, list(inputs.values()), results, without, moving, numbers_of(self.template))
+        self.template = counted(self.template, self.plan.numbers)
         empty_cache()  # of blocks that eager steps leave and replays have no use for: the arena takes their place
         built = self.plan.build()
         views = dict(zip(inputs, built.inputs, strict=True))
@@ -120,6 +121,24 @@ class CapturedPlan:
 
     def __str__(self) -> str:
         return str(self.plan)
+
+
+def numbers_of(template: Any) -> list[int]:
+    """Repeated calls whose numbers are part of a result."""
+    if not isinstance(template, tuple) or not template:
+        return []
+    if template[0] == NUMBER:
+        return [template[1].call]
+    return [number for each in template for number in numbers_of(each)]
+
+
+def counted(template: Any, numbers: dict[int, int]) -> Any:
+    """The form of a result, with numbers of repeated calls as they are counted in a plan."""
+    if not isinstance(template, tuple) or not template or not numbers:
+        return template
+    if template[0] == NUMBER:
+        return NUMBER, template[1]._replace(call=numbers[template[1].call])
+    return tuple(counted(each, numbers) for each in template)
 
 
 def rebuilt(template: Any, arrays: list[NDArray], leaves: Any, replay: Any, made: dict[int, Any]) -> Any:

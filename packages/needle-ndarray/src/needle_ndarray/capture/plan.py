@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from needle_ndarray.backend import Backend, Op
-from needle_ndarray.capture.calls import CHECKS, Call, CaptureError, Slot, View
+from needle_ndarray.capture.calls import CHECKS, Call, CaptureError, Slot, View, renumbered
 from needle_ndarray.capture.passes import PASSES
 from needle_ndarray.capture.recorder import Recorder
 from needle_ndarray.capture.verbs import ARGUMENTS, UPDATES, written_by
@@ -26,6 +26,7 @@ class Plan:
     outputs : arrays made by the function, of which every replay makes new ones
     without : names of passes to leave out
     moving : those of the inputs and outputs that are elsewhere with every replay
+    numbers : repeated calls whose numbers are wanted, counted from 0
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class Plan:
         outputs: list[NDArray],
         without: Iterable[str] = (),
         moving: Iterable[NDArray] = (),
+        numbers: Iterable[int] = (),
     ) -> None:
         self.name = "replay"  # of the function, in profiles
         self.calls = list(recorder.calls)
@@ -47,6 +49,7 @@ class Plan:
             number: key for key, number in recorder.outside_numbers.items()
         }  # ids of buffers, also of those let go
         self.outputs = {view.buffer for view in self.output_views if view.buffer >= 0}
+        self.numbers = {number: number for number in numbers}  # and what they are counted as now
         self.constants: set[int] = set()
         self.fleeting = {recorder.view(a).buffer for a in moving}
         self.graphs: list[tuple[int, int]] = []  # calls that a backend runs as one: first, last + 1
@@ -101,8 +104,17 @@ class Plan:
                 repeated.append(i)
         return found
 
-    def has_slots(self, call: Call) -> bool:
-        return any(isinstance(value, Slot) for value in flat(call.args))
+    def slots(self, call: Call) -> list[int]:
+        """Repeated calls whose numbers a call is given."""
+        return [value.call for value in flat(call.args) if isinstance(value, Slot)]
+
+    def count_numbers(self, stay: list[int]) -> None:
+        """Count repeated calls anew, where only these stay."""
+        now = {before: number for number, before in enumerate(stay)}
+        if all(before == number for before, number in now.items()):
+            return
+        self.calls = [renumbered(call, now) if self.slots(call) else call for call in self.calls]
+        self.numbers = {before: now[number] for before, number in self.numbers.items()}
 
     def is_temporary(self, buffer: int) -> bool:
         return buffer >= 0 and buffer not in self.outputs and buffer not in self.constants
