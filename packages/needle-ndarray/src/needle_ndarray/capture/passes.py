@@ -182,7 +182,7 @@ def pack_memory(plan: "Plan") -> None:
     """
     begins, ends = plan.first_uses(), plan.last_uses()
     for origin in {id(origin): origin for origin in plan.origins.values()}.values():
-        mine = [b for b in begins if plan.is_temporary(b) and plan.origins[b] is origin]
+        mine = [b for b in begins if plan.is_packed(b) and plan.origins[b] is origin]
         least = sum(plan.sizes[b] for b in mine) // FEW
         large = sorted((b for b in mine if plan.sizes[b] > least), key=lambda b: (-plan.sizes[b], begins[b]))
         taken: list[tuple[int, int, int]] = []  # start, stop, buffer: those that have a place, by start
