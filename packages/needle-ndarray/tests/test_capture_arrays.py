@@ -398,7 +398,7 @@ class Buffers:
         self.first_uses, self.last_uses, self.ends, self.sizes = lambda: begins, lambda: ends, ends, sizes
         self.origins, self.places, self.arenas = dict.fromkeys(begins, CPU), {}, []
 
-    def is_temporary(self, buffer):
+    def is_packed(self, buffer):
         return True
 
 

@@ -20,6 +20,7 @@ cdef extern from "Python.h":
 
 cdef enum:
     SEEN = 255                      # in place of a number of arrays: others may look there, too
+    MOVED = 254                     # it is new, and has left its arena
 
 cdef enum Code:
     OTHER, REPEAT, FILL, COPY, UNARY, BINARY, WHERE, REDUCE, MATMUL, LINEAR, ROWS, CROSS_ENTROPY, CROSS_ENTROPY_GRAD, NORM
@@ -443,7 +444,7 @@ cdef class Runner:
         for i in range(n):
             if i in self.inside:
                 known[i] = False
-            else:
+            elif known[i] != MOVED:
                 known[i] = (<Views> PyList_GET_ITEM(self.groups, i)).renew(known[i] if known[i] != SEEN else 0)
         self.replay.run()
         made = []
@@ -466,6 +467,7 @@ cdef class Runner:
         for i in <tuple> entry[1]:
             (<Views> PyList_GET_ITEM(self.groups, i)).move()
             self.inside.remove(i)
+            known[i] = MOVED
         arena.move()
         return True
 
