@@ -348,9 +348,11 @@ def cuda_emulated(session: nox.Session) -> None:
 
 @nox.session
 def cuda_compile(session: nox.Session) -> None:
-    """NVRTC compiles every kernel for three architectures, and none spills; needs no GPU."""
+    """NVRTC compiles every kernel, and none spills; each for one of three architectures, `-- all` for all. Needs no GPU."""
     install(session, "cuda", extras="[test,cuda12]")
-    pytest(session, f"{tests_of('cuda')}/test_compile.py", *session.posargs, NEEDLE_CUDA_COMPILE="1")
+    chosen = ["-m", "slow or not slow" if "all" in session.posargs else "not slow"]
+    options = [option for option in session.posargs if option != "all"]
+    pytest(session, f"{tests_of('cuda')}/test_compile.py", *chosen, *options, NEEDLE_CUDA_COMPILE="1")
 
 
 @nox.session

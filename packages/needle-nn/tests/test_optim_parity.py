@@ -20,6 +20,14 @@ def needs_torch():
     torch = pytest.importorskip("torch")
 
 
+@pytest.fixture
+def default_dtype():
+    """Sets PyTorch's default dtype, for a test."""
+    before = torch.get_default_dtype()
+    yield torch.set_default_dtype
+    torch.set_default_dtype(before)
+
+
 #: (ours, our numbers, theirs, their numbers)
 PAIRS = {
     "sgd": ("SGD", {"lr": 0.1}, "SGD", {"lr": 0.1}),
@@ -49,6 +57,23 @@ PAIRS = {
         *("RMSprop", {"lr": 0.1, "momentum": 0.9, "centered": True, "weight_decay": 0.1, "eps": 1e-4}),
         *("RMSprop", {"lr": 0.1, "momentum": 0.9, "centered": True, "weight_decay": 0.1, "eps": 1e-4}),
     ),
+    "rprop": ("Rprop", {"lr": 0.1}, "Rprop", {"lr": 0.1}),
+    "rprop, all": (
+        *("Rprop", {"etas": (0.3, 1.5), "step_sizes": (1e-3, 0.02)}),
+        *("Rprop", {"etas": (0.3, 1.5), "step_sizes": (1e-3, 0.02)}),
+    ),
+    "asgd": (
+        *("ASGD", {"lr": 0.1, "lambd": 0.3, "alpha": 0.5, "t0": 4, "weight_decay": 0.1}),
+        *("ASGD", {"lr": 0.1, "lambd": 0.3, "alpha": 0.5, "t0": 4, "weight_decay": 0.1}),
+    ),
+    **{
+        f"{name}, up": (name, {"maximize": True, "weight_decay": 0.1}, name, {"maximize": True, "weight_decay": 0.1})
+        for name in "RMSprop Adagrad Adadelta Adamax NAdam RAdam ASGD".split()
+    },
+    **{
+        f"{name}, up": (name, {"maximize": True, "lr": 0.1}, name, {"maximize": True, "lr": 0.1})
+        for name in ("SGD", "Adam", "AdamW", "Rprop")
+    },
     "adagrad": (
         "Adagrad",
         {"lr": 0.1, "lr_decay": 0.1, "weight_decay": 0.1, "initial": 0.2},
@@ -70,7 +95,8 @@ def same_gradients(params, theirs, seed):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", PAIRS)
-def test_steps(name, dtype):
+def test_steps(name, dtype, default_dtype):
+    default_dtype(getattr(torch, dtype))  # of NAdam's product and ASGD's rate
     ours, our_numbers, other, their_numbers = PAIRS[name]
     params, theirs = pair(dtype)
     optimizer, twin = getattr(optim, ours)(params, **our_numbers), getattr(torch.optim, other)(theirs, **their_numbers)
@@ -78,7 +104,7 @@ def test_steps(name, dtype):
         same_gradients(params, theirs, t)
         optimizer.step(), twin.step()
     for p, q in zip(params, theirs, strict=True):
-        near = 1e-5 if dtype == "float32" else 1e-8 if name == "nadam" else 1e-12  # its product is float32 there
+        near = 1e-5 if dtype == "float32" else 1e-12
         np.testing.assert_allclose(p.numpy(), q.detach().numpy(), rtol=near, atol=near)
 
 

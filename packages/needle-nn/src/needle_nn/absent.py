@@ -32,7 +32,7 @@ NN: dict[str, str] = {
 
 OPTIM: dict[str, str] = {
     "SparseAdam": "gradients are dense: Adam",
-    **dict.fromkeys(["ASGD", "Rprop", "Adafactor", "Muon"], "SGD, AdamW, RMSprop, Adagrad, NAdam, RAdam and Lion are there"),
+    **dict.fromkeys(["Adafactor", "Muon"], "SGD, AdamW, RMSprop, Adagrad, NAdam, RAdam and Lion are there"),
     "swa_utils": "EMA keeps averages of parameters",
 }  # fmt: skip
 

@@ -32,6 +32,7 @@ from needle_nn.optim.schedules import (
     WarmupLR,
 )  # fmt: skip
 from needle_nn.optim.sgd import SGD
+from needle_nn.optim.signs import ASGD, Rprop
 from needle_nn.optim.stopping import EarlyStopping
 
 __all__ = [
@@ -46,6 +47,8 @@ __all__ = [
     "NAdam",
     "RAdam",
     "Lion",
+    "Rprop",
+    "ASGD",
     "LBFGS",
     "Newton",
     "lr_scheduler",
