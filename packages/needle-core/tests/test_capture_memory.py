@@ -84,7 +84,11 @@ def test_gradients_take_no_memory_of_their_own():
     plan = step.plans[0].plan
     assert len(plan.lent) == 2 and all(plan.sizes[b] == 20480 for b in plan.lent)
     assert plan.nbytes < 5 * 20480
-    assert v.grad.realize_cached_data()._handle is w.grad.realize_cached_data()._handle is arena(step.plans[0].tensor_plan.built)
+    assert (
+        v.grad.realize_cached_data()._handle
+        is w.grad.realize_cached_data()._handle
+        is arena(step.plans[0].tensor_plan.built)
+    )
 
 
 def test_a_gradient_that_is_held_once_costs_one_arena():
@@ -100,11 +104,14 @@ def test_a_gradient_that_is_held_once_costs_one_arena():
     assert all(g.realize_cached_data()._handle.nbytes == 20480 for g in held[4:])
 
 
-@pytest.mark.parametrize("put", [lambda v: None, lambda v: ndl.zeros_like(v), lambda v: v.grad.detach()], ids=["none", "zeros", "a view"])
+PUT = {"none": lambda v: None, "zeros": ndl.zeros_like, "a view": lambda v: v.grad.detach()}
+
+
+@pytest.mark.parametrize("put", PUT.values(), ids=PUT)
 def test_a_gradient_that_was_put_there(put):
     runs = []
     for wrap in (lambda f: f, ndl.capture(strict=True)):
-        step, w, v = training(wrap)
+        step, _, v = training(wrap)
         found = []
         for i in range(10):
             found += [step(tensor(i, requires_grad=False)).numpy().tobytes(), v.grad.numpy().tobytes()]

@@ -94,10 +94,12 @@ def test_clipping(name, told):
     assert captured == eager and step.plans[0].replays >= 4
     read = sum(any(arg.buffer >= 0 for arg in call.args if isinstance(arg, View)) or "norm" in call.function.__name__
                for call in step.plans[0].plan.calls if call.verb == "repeat")  # fmt: skip
-    assert read == (name != "value" and told or name == "norm that must be finite"), str(step.plans[0])
+    assert read == ((name != "value" and told) or name == "norm that must be finite"), str(step.plans[0])
 
 
-@pytest.mark.parametrize("values, norm", [([3e30, 4e30], 5e30), ([3e-30, 4e-30], 5e-30), ([0.0], 0.0), ([np.inf], np.inf)])
+@pytest.mark.parametrize(
+    "values, norm", [([3e30, 4e30], 5e30), ([3e-30, 4e-30], 5e-30), ([0.0], 0.0), ([np.inf], np.inf)]
+)
 def test_norms_out_of_the_range_of_squares(values, norm):
     w = tensor(np.zeros(len(values)))
     w.grad = tensor(values)

@@ -432,8 +432,10 @@ cdef class Runner:
             raise ValueError(f"Runner: {count} of {len(results)} results")
 
     def __call__(self, bytearray others not None):
-        """Run; `others` has, for each of the groups, how many arrays of the caller look at it besides the plan's, or SEEN where others
-        may do so, and then whether it is new."""
+        """Run; `others` has, for each of the groups, how many arrays of the caller's look at it, and then whether it is new.
+
+        SEEN instead of a number: more arrays may do so.
+        """
         cdef Py_ssize_t i, n = PyList_GET_SIZE(self.groups)
         cdef unsigned char* known = <unsigned char*> PyByteArray_AS_STRING(others)
         cdef list made
@@ -451,7 +453,6 @@ cdef class Runner:
         for i in range(self.count):
             made.append(like(<NDArray> PyList_GET_ITEM(self.results, i)))
         return made
-
 
     cdef bint leaves(self, tuple entry, unsigned char* known) except -1:
         """Whether the groups in an arena have to leave it, since somebody looks at one of them; then they do."""

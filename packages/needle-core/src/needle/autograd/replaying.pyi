@@ -16,9 +16,7 @@ class Known:
     def __init__(self, value: Value, held: Any, layout: Any, views: Any, flags: int, written: bool) -> None: ...
 
 class Bound:
-    def __init__(
-        self, kind: str, target: Any, result: int, renewed: bool, first: int, lent: bool = False
-    ) -> None: ...
+    def __init__(self, kind: str, target: Any, result: int, renewed: bool, first: int, lent: bool = False) -> None: ...
 
 class TensorPlan:
     replays: int

@@ -91,7 +91,7 @@ class CapturedPlan:
         return [array for array in [*results[:count], *left] if id(array._handle) in made]
 
     def _lent(self, recording: Recording, results: list[NDArray]) -> list[NDArray]:
-        """Large gradients that a step drops before it computes anything, or does not find: nobody misses them in the next replay."""
+        """Large gradients that a step drops before it computes anything, or does not find: the next replay may write over them."""
         own = {id(leaf) for leaf in recording.leaves}
         rec = recording.recorder
         buffers = [rec.made.get(id(array._handle), -1) for array in results]

@@ -12,6 +12,7 @@ from needle_nn.optim.options import number
 
 CPU = 1  # of DLPack: memory of the host
 
+
 def grad_norm(params: Any, norm_type: float = 2.0) -> float:
     """(sum of |g|^norm_type)^(1/norm_type) over all elements of all gradients; the largest |g| for inf."""
     grads = [g for _, g in _gradients("grad_norm", params) if g.size]
