@@ -567,6 +567,10 @@ cdef class Tensor(Value):
         return operators().ops.clip(self, low, high)
 
     def equal(self, other):
+        """Elementwise; within compat("torch") whether shapes and all values are the same, a Python bool."""
+        if means_torch(modes_here()):
+            from needle import equal
+            return equal(self, other)
         return operators().ops.equal(self, other)
 
     def not_equal(self, other):
