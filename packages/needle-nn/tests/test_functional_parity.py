@@ -20,6 +20,7 @@ def shares(*shape):
 
 
 LABELS, SIGNS = np.array([1, 0, 3]), np.array([1, -1, 1])
+BAGS = np.array([[1, 4], [0, 2], [5, 3]])
 MASK = np.array([[True, False, True], [True, True, False]])
 
 #: name, or name/what differs: (arguments, named arguments)
@@ -40,6 +41,10 @@ CALLS = {
     "bilinear": ((normal(2, 3), normal(2, 4), normal(5, 3, 4), normal(5)), {}),
     "embedding": ((LABELS, normal(4, 2)), {}),
     "embedding/padding": ((LABELS, normal(4, 2)), {"padding_idx": 3}),
+    "embedding_bag": ((BAGS, normal(6, 2)), {}),
+    "embedding_bag/sum": ((BAGS, normal(6, 2)), {"mode": "sum", "per_sample_weights": normal(3, 2)}),
+    "embedding_bag/padding": ((BAGS, normal(6, 2)), {"padding_idx": 4}),
+    "embedding_bag/offsets": ((BAGS.reshape(-1), normal(6, 2), np.array([0, 1, 1, 4])), {}),
     "one_hot": ((LABELS,), {}),
     "layer_norm": ((normal(2, 3, 4), (3, 4), normal(3, 4), normal(3, 4)), {}),
     "rms_norm": ((normal(2, 4), (4,), normal(4)), {"eps": 1e-5}),
