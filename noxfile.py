@@ -274,10 +274,9 @@ def arm64(session: nox.Session) -> None:
     """needle-ndarray and needle-core on an emulated ARM processor; needs `apt install mmdebstrap qemu-user-static`."""
     session.install(ZIG, *TRANSLATE, "pip")
     sources = [str(staged(name, "arm64", {}) / "source") for name in PACKAGES if PACKAGES[name].compiled]
-    into = str(ROOT / ".nox" / "arm64-machine")
-    session.run(
-        "python", "tools/arm64.py", *sources, "--into", into, "--", *session.posargs, env={"NEEDLE_BUILD_OPTIMIZE": "1"}
-    )
+    into = ("--into", str(ROOT / ".nox" / "arm64-machine"))
+    options = ("--", *session.posargs) if session.posargs else ()
+    session.run("python", "tools/arm64.py", *sources, *into, *options, env={"NEEDLE_BUILD_OPTIMIZE": "1"})
 
 
 @nox.session

@@ -19,6 +19,7 @@ ELSEWHERE = {
     "channels_last",
     "save",
     "load",
+    "set_printoptions",
     "inference_mode",
     "half",
     "bfloat16",
@@ -219,6 +220,24 @@ def test_axes_have_many_names():
         ndl.softmax(x, along=0)
     with pytest.raises(TypeError, match=r"max: axes 0 and dim 1 are two names for the same argument"):
         ndl.max(x, 0, dim=1)
+
+
+def test_out_is_refused_by_what_takes_axes():
+    with pytest.raises(TypeError, match=r"cat: out= is not taken; out.copy_\(...\) writes a result"):
+        ndl.cat([ndl.ones(2)], out=ndl.zeros(2))
+
+
+def test_how_numbers_are_shown():
+    before, x = np.get_printoptions(), ndl.tensor([1 / 3, 1e-6])
+    try:
+        ndl.set_printoptions(precision=2, sci_mode=False)
+        assert repr(x).startswith("needle.Tensor([0.33, 0.  ]")
+        ndl.set_printoptions(profile="full")
+        assert np.get_printoptions()["threshold"] == 2**62 and np.get_printoptions()["precision"] == 4
+        with pytest.raises(ValueError, match=r"profile 'long': expected 'default', 'short' or 'full'"):
+            ndl.set_printoptions(profile="long")
+    finally:
+        np.set_printoptions(**before)
 
 
 # ---- What is not there ------------------------------------------------------------------------------------

@@ -193,6 +193,13 @@ RATES |= {
     "CosineAnnealingWarmRestarts": same("CosineAnnealingWarmRestarts", 2, 2, 0.01),
     "OneCycleLR": same("OneCycleLR", 0.5, epochs=3, steps_per_epoch=4, pct_start=0.4, div_factor=10.0),
     "OneCycleLR of lines": same("OneCycleLR", 0.5, 12, anneal_strategy="linear"),
+    "OneCycleLR of three phases": same("OneCycleLR", 0.5, 12, three_phase=True),
+    "OneCycleLR of three lines": same("OneCycleLR", 0.5, 12, pct_start=0.2, anneal_strategy="linear", three_phase=True),
+    "CyclicLR": same("CyclicLR", 0.01, 0.5, 3),
+    "CyclicLR, all": same("CyclicLR", 0.01, 0.5, 2, 3, "triangular2", base_momentum=0.7, max_momentum=0.8),
+    "CyclicLR of a range": same("CyclicLR", 0.01, 0.5, 3, mode="exp_range", gamma=0.9, cycle_momentum=False),
+    "CyclicLR by a function": same("CyclicLR", 0.01, 0.5, 3, scale_fn=lambda n: 1 / n, scale_mode="cycle"),
+    "MultiplicativeLR": same("MultiplicativeLR", lambda t: 0.9),
     "ChainedScheduler": (
         lambda o: at_once(optim.lr_scheduler)(o),
         lambda o: at_once(torch.optim.lr_scheduler)(o),
@@ -211,12 +218,47 @@ def test_schedules(name):
     schedule, other = RATES[name][0](optimizer), RATES[name][1](twin)
     for t in range(12):
         assert optimizer.lr == pytest.approx(twin.param_groups[0]["lr"], abs=1e-12)
-        if name.startswith("OneCycleLR"):
+        if name.startswith(("OneCycleLR", "CyclicLR")):
             assert optimizer.momentum == pytest.approx(twin.param_groups[0]["momentum"], abs=1e-12)
         if t < 11:
             same_gradients(params, theirs, t)
             optimizer.step(), twin.step()
             schedule.step(), other.step()
+
+
+#: Without CosineAnnealingWarmRestarts, whose cycles PyTorch counts anew.
+RESUMED = {
+    "StepLR": (3, 0.5),
+    "MultiStepLR": ([2, 5], 0.3),
+    "ExponentialLR": (0.8,),
+    "LambdaLR": (lambda t: 0.5**t,),
+    "MultiplicativeLR": (lambda t: 0.9,),
+    "LinearLR": (0.5, 1.0, 6),
+    "ConstantLR": (0.25, 6),
+    "PolynomialLR": (8, 2.0),
+    "CosineAnnealingLR": (4, 0.01),
+    "CyclicLR": (0.01, 0.5, 3),
+    "OneCycleLR": (0.5, 12),
+}
+
+
+@pytest.mark.parametrize("name", RESUMED)
+def test_schedules_go_on_from_last_epoch(name):
+    """After four steps the optimizer's state goes into a new one, and a new schedule begins where the old one was."""
+    rates = []
+    for module, params in zip((optim, torch.optim), pair(), strict=True):
+        make = getattr(module.lr_scheduler, name)
+        optimizer, again = module.SGD(params, lr=0.1), module.SGD(params, lr=0.7)
+        schedule = make(optimizer, *RESUMED[name])
+        for _ in range(4):
+            optimizer.step(), schedule.step()
+        again.load_state_dict(optimizer.state_dict())
+        schedule = make(again, *RESUMED[name], last_epoch=schedule.last_epoch - 1)
+        rates.append([])
+        for _ in range(6):
+            rates[-1].append(again.param_groups[0]["lr"])
+            again.step(), schedule.step()
+    np.testing.assert_allclose(*rates, rtol=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -338,6 +338,7 @@ from needle.torch_names.functions import promote_types as promote_types
 from needle.torch_names.functions import result_type as result_type
 from needle.torch_names.functions import save as save
 from needle.torch_names.functions import set_float32_matmul_precision as set_float32_matmul_precision
+from needle.torch_names.functions import set_printoptions as set_printoptions
 from needle.torch_names.functions import vstack as vstack
 from needle.torch_names.ordering import bucketize as bucketize
 from needle.torch_names.ordering import kthvalue as kthvalue

@@ -33,7 +33,6 @@ NN: dict[str, str] = {
 OPTIM: dict[str, str] = {
     "SparseAdam": "gradients are dense: Adam",
     **dict.fromkeys(["Adafactor", "Muon"], "SGD, AdamW, RMSprop, Adagrad, NAdam, RAdam and Lion are there"),
-    "swa_utils": "EMA keeps averages of parameters",
 }  # fmt: skip
 
 DATA: dict[str, str] = {
@@ -46,7 +45,6 @@ DISTRIBUTIONS: dict[str, str] = {
     **dict.fromkeys(
         ["Beta", "Gamma", "Dirichlet", "StudentT", "Chi2", "Poisson"], "there is no derivative of the gamma function"
     ),
-    "MultivariateNormal": "Independent(Normal(mean, std), 1) has a diagonal covariance",
     "TransformedDistribution": "log_prob of the base plus the logarithm of the Jacobian's determinant is it",
 }
 

@@ -58,5 +58,7 @@ def _renamed(what: str, names: tuple[str, ...], meant: dict[str, str], args: tup
         name = meant.get(other, other)
         if name in found or (name != other and (name in given or name in names[: len(args)])):
             raise TypeError(f"{what}: {name} and {other} are two names for the same argument")
+        if other == "out":
+            raise TypeError(f"{what}: out= is not taken; out.copy_(...) writes a result into a tensor that is there")
         found[name] = value
     return found

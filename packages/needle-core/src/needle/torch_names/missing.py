@@ -33,7 +33,6 @@ FUNCTIONS: dict[str, str] = {
     **dict.fromkeys(["int8", "int16", "short", "uint16", "uint32", "uint64"], "uint8, int32 and int64 are the integer dtypes"),
     "set_default_tensor_type": "needle.set_default_dtype('float64') sets what Python's floats become",
     "set_default_device": "NEEDLE_BACKEND chooses the default device, device= another one",
-    "set_printoptions": "np.set_printoptions holds for tensors too",
     "use_deterministic_algorithms": "results are the same in every run and for every number of threads",
     "seed": "needle.random.seed(s) and needle.manual_seed(s) begin random numbers again",
     "get_rng_state": "needle.random.get_state() is the state of needle's own generator",

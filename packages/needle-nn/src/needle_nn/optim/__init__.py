@@ -12,7 +12,10 @@
 """
 
 from needle_nn import absent
-from needle_nn.optim import lr_scheduler
+from needle_nn.optim import (
+    lr_scheduler,
+    swa_utils,
+)
 from needle_nn.optim.adam import Adam, AdamW
 from needle_nn.optim.adaptive import Adadelta, Adagrad, RMSprop
 from needle_nn.optim.averaging import EMA
@@ -52,6 +55,7 @@ __all__ = [
     "LBFGS",
     "Newton",
     "lr_scheduler",
+    "swa_utils",
     "Schedule",
     "StepLR",
     "LambdaLR",
