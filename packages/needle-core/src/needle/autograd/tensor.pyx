@@ -18,7 +18,7 @@ from needle.autograd.dtype_rules cimport FLOAT32, to_array
 from needle.autograd.modes cimport means_torch, modes_here
 from needle.autograd.naming cimport show_in_autograd
 from needle.autograd.operators cimport operators
-from needle.autograd.recording cimport apply, note_used, read, realize
+from needle.autograd.recording cimport apply, note_dropped, note_used, read, realize
 from needle.autograd.tracing cimport handed_out, note_read, note_write
 from needle.autograd.values cimport Value, assign, is_unknown, looks, make_leaf
 
@@ -143,6 +143,7 @@ cdef class Tensor(Value):
             note_used((self,), modes_here(), False)
             if value is None and not active_recorder().calls:
                 active_recorder().cleared[id(self)] = self
+                note_dropped(self, modes_here())
         self.gradient = value
 
     def numpy(self):
