@@ -92,9 +92,68 @@ def small_ones(a):
     return b, large.sum()
 
 
+def image(a):
+    """Images with their channels last, seen with their channels first."""
+    return (a[:, :72].reshape((8, 4, 4, 36)) * 1.0).transpose((0, 3, 1, 2))
+
+
+def layers(a):
+    x = image(a)
+    y = (x * 2.0 + a[0, :36].reshape((36, 1, 1)).broadcast_to((36, 4, 4))).relu()
+    return nd.max_pool2d(y.transpose((0, 2, 3, 1)), 2, 2) * 0.5
+
+
+def layers_and_a_sum(a):
+    y = image(a) * 2.0
+    return nd.max_pool2d(y.transpose((0, 2, 3, 1)), 2, 2), y.reshape((8, 36, 16)).sum(axis=2), y.sum(axis=1)
+
+
+def layers_and_a_total(a):
+    y = image(a) * 2.0
+    return nd.max_pool2d(y.transpose((0, 2, 3, 1)), 2, 2), y.sum(axis=(1, 2, 3))
+
+
+def layers_and_a_part(a):
+    y = image(a) * 2.0
+    return nd.max_pool2d(y.transpose((0, 2, 3, 1)), 2, 2), y[:, :, :2] * 3.0
+
+
+def layers_and_later_channels(a):
+    y = image(a) * 2.0
+    return nd.max_pool2d(y.transpose((0, 2, 3, 1)), 2, 2), y[:, 3:] * 3.0
+
+
+def layers_as_rows(a):
+    """A row that goes on through two axes."""
+    y = image(a) * 2.0
+    return nd.max_pool2d(y.transpose((0, 2, 3, 1)), 2, 2), y.reshape((8, 36 * 16)) * 3.0
+
+
+def two_orders(a):
+    x = image(a)
+    y = x * (a[:, 2:74].reshape((8, 36, 4, 4)) + 1.0)
+    return nd.max_pool2d(y.transpose((0, 2, 3, 1)), 2, 2)
+
+
+def written_in_two_parts(a):
+    y = nd.zeros((8, 36, 4, 4))
+    x = image(a)
+    y[:4] = x[:4] * 2.0
+    y[4:] = x[4:] * 3.0
+    return nd.max_pool2d(y.transpose((0, 2, 3, 1)), 2, 2)
+
+
+def returned_in_order(a):
+    y = image(a) * 2.0
+    return y, y + 1.0
+
+
 MORE = {f.__name__: f for f in (copy_of_a_part, result_read_and_copied, written_after_the_copy_is_made, written_between,
                                 negative_zero, constant_written_twice, added_up, constant_returned, copied_twice, turned,
-                                summed_as_a_copy, turned_and_summed, small_ones)}  # fmt: skip
+                                summed_as_a_copy, turned_and_summed, small_ones,
+                                layers, layers_and_a_sum, layers_and_a_total, layers_and_a_part, layers_as_rows,
+                                layers_and_later_channels,
+                                two_orders, written_in_two_parts, returned_in_order)}  # fmt: skip
 
 #: What is wrong: the pass, and in its text what is replaced by what.
 MUTANTS = {
@@ -120,6 +179,13 @@ MUTANTS = {
     "a copy that two read": ("drop_copies", "and len(readers) == 1", ""),
     "a copy that is read as another view": ("drop_copies", "and all(v == out for v in plan.views_of(reader, out.buffer))", ""),
     "what reads it takes no views": ("drop_copies", 'reader.verb in ("unary", "binary") and', ""),
+    "a result in another order": ("keep_layouts", "not plan.is_temporary(out.buffer) or", ""),
+    "a reader that needs the order": ("keep_layouts", "plan.calls[j].verb not in KEEPING or", ""),
+    "readers are not told": ("keep_layouts", "now[j] = dict(", "now[j] = {} and dict("),
+    "inputs are lost": ("keep_layouts", "(*call.args[:-1], out._replace(", "(*(), out._replace("),
+    "more than there is": ("_seen_in", "left[step][0] >= n", "True"),
+    "a part from the middle": ("_seen_in", "and view.offset == 0", ""),
+    "steps in any order": ("_seen_in", "left.pop(step)[1]", "left.pop(step) and step"),
     "an input that is read later": ("in_place", "and ends[a.buffer] == i", ""),
     "an input that is no temporary": ("in_place", "plan.is_temporary(a.buffer)", "a.buffer != out.buffer"),
     "another view of the input": ("in_place", "and a._replace(buffer=out.buffer) == out", ""),

@@ -6,13 +6,18 @@ import numpy as np
 import pytest
 
 import needle_ndarray as nd
-from needle_ndarray.backend import BINARY, REDUCE, UNARY
+from needle_ndarray.backend import BINARY, CONV2D, REDUCE, UNARY
 from needle_ndarray.cpu_backend import CPUBackend
 from needle_ndarray.listening import listening
 from needle_ndarray.replay import Replay, Views, like
 
 CPU = nd.zeros((1,), device=nd.cpu()).backend
 ADD, EXP, SUM, MAX = BINARY["add"], UNARY["exp"], REDUCE["sum"], REDUCE["max"]
+
+
+def convolved(op="conv2d", stride=1, padding=1, dilation=1, groups=1):
+    numbers = (stride, stride), ((padding, padding),) * 2, (dilation, dilation), groups
+    return lambda x, w, y: ("conv2d", (CONV2D[op], x, w, y, *numbers))
 
 
 def whole(*shape, seed=0, dtype="float32"):
@@ -51,6 +56,29 @@ CALLS = {
     "matmul of nothing": ([(6, 0), (0, 5), (6, 5)], lambda a, b, c: ("matmul", (a, b, c))),
     "linear": ([(6, 8), (8, 5), (5,), (6, 5)], lambda x, w, b, c: ("linear", (x, w, b, c))),
     "linear, strided bias": ([(6, 8), (8, 5), (10,), (6, 5)], lambda x, w, b, c: ("linear", (x, w, b[::2], c))),
+    "conv2d": ([(2, 6, 6, 4), (3, 3, 4, 5), (2, 6, 6, 5)], convolved()),
+    "conv2d, a tile of filters": ([(2, 6, 6, 4), (3, 3, 4, 16), (2, 6, 6, 16)], convolved()),
+    "conv2d, tiles of filters": ([(1, 4, 4, 4), (3, 3, 4, 32), (1, 4, 4, 32)], convolved()),
+    "conv2d, tiles of filters, many places": ([(1, 14, 14, 4), (3, 3, 4, 32), (1, 14, 14, 32)], convolved()),
+    "conv2d, tiles in groups": ([(1, 4, 4, 4), (3, 3, 2, 64), (1, 4, 4, 64)], convolved(groups=2)),
+    "conv2d of many images": ([(25, 6, 6, 4), (3, 3, 4, 16), (25, 3, 3, 16)], convolved(stride=2)),
+    "conv2d of many images, six filters": ([(25, 6, 6, 4), (5, 5, 4, 6), (25, 2, 2, 6)], convolved(padding=0)),
+    "conv2d, the middle of the kernel": ([(2, 1, 1, 4), (3, 3, 4, 16), (2, 1, 1, 16)], convolved()),
+    "conv2d, rows of the kernel": ([(2, 1, 5, 4), (3, 3, 4, 16), (2, 1, 5, 16)], convolved()),
+    "conv2d, a corner of the kernel": ([(2, 2, 2, 4), (3, 3, 4, 16), (2, 1, 1, 16)], convolved(stride=2)),
+    "conv2d of the whole image": ([(2, 3, 3, 4), (3, 3, 4, 5), (2, 1, 1, 5)], convolved(padding=0)),
+    "conv2d of places": ([(2, 6, 6, 4), (1, 1, 4, 5), (2, 6, 6, 5)], convolved(padding=0)),
+    "conv2d, one filter a channel": ([(2, 6, 6, 4), (3, 3, 1, 4), (2, 6, 6, 4)], convolved(groups=4)),
+    "conv2d, dilated": ([(2, 6, 6, 4), (3, 3, 4, 5), (2, 4, 4, 5)], convolved(dilation=2)),
+    "conv2d of nothing": ([(0, 6, 6, 4), (3, 3, 4, 5), (0, 6, 6, 5)], convolved()),
+    "conv2d, large": ([(4, 28, 28, 16), (3, 3, 16, 32), (4, 28, 28, 32)], convolved()),
+    "conv2d_input_grad": ([(2, 6, 6, 8), (3, 3, 8, 5), (2, 6, 6, 5)], convolved("conv2d_input_grad")),
+    "conv2d_weight_grad": ([(2, 6, 6, 8), (3, 3, 8, 5), (2, 6, 6, 5)], convolved("conv2d_weight_grad")),
+    "conv2d_weight_grad, cut": ([(2, 1, 1, 8), (3, 3, 8, 5), (2, 1, 1, 5)], convolved("conv2d_weight_grad")),
+    "conv2d, strided image": (
+        [(2, 6, 12, 4), (3, 3, 4, 5), (2, 6, 6, 5)],
+        lambda x, w, y: convolved()(x[:, :, ::2], w, y),
+    ),
     "linear, large": ([(64, 90), (90, 70), (70,), (64, 70)], lambda x, w, b, c: ("linear", (x, w, b, c))),
 }
 

@@ -3,6 +3,7 @@
 
 from cpython.object cimport PyObject
 
+from needle_ndarray.kernels.conv cimport Plan
 from needle_ndarray.kernels.views cimport View
 
 cdef enum:
@@ -26,6 +27,7 @@ cdef struct Call:
     const void* blas
     bint calls_blas                 # which may need memory first
     char bits[8]                    # an element that is filled in
+    Plan plan                       # of a convolution
     PyObject* arrays[OPERANDS]
     char* data[OPERANDS]            # where the operands' first elements are
     View views[OPERANDS]            # last: what is not used need not be kept

@@ -3,6 +3,7 @@
 They run in the order of PASSES; `needle.capture(..., without=("in_place",))` leaves some out.
 """
 
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from needle_ndarray.capture.calls import READS, Call, View, renamed
@@ -147,6 +148,98 @@ def drop_copies(plan: "Plan") -> None:
     plan.calls = [renamed(call, now) for call in calls if call is not None]
 
 
+def keep_layouts(plan: "Plan") -> None:
+    """Let an elementwise call leave its result in the memory order of what it reads, where only such calls read it that see it so.
+
+    Images come out of a convolution channel by channel last. Eager code puts the result of a relu after it in the order of its
+    axes, and the next convolution puts it back.
+    """
+    writes, begins = plan.count_writes(), plan.first_uses()
+    readers: dict[int, list[int]] = {}
+    for i, call in enumerate(plan.calls):
+        for buffer in plan.read(call):
+            readers.setdefault(buffer, []).append(i)
+    for i, call in enumerate(plan.calls):
+        if call.verb not in ("unary", "binary", "where"):
+            continue
+        out = call.args[-1]
+        order = _order_of_inputs(call)
+        if order is None or not plan.is_temporary(out.buffer) or writes[out.buffer] != 1 or begins[out.buffer] != i:
+            continue
+        if out != _compact(out) or prod(out.shape) * out.dtype.itemsize != plan.sizes[out.buffer]:
+            continue
+        strides = _compact(out, order).strides
+        now = {}
+        for j in readers.get(out.buffer, ()):
+            seen = [_seen_in(view, out, strides) for view in plan.views_of(plan.calls[j], out.buffer)]
+            if plan.calls[j].verb not in KEEPING or None in seen:
+                break
+            now[j] = dict(zip(plan.views_of(plan.calls[j], out.buffer), seen, strict=True))
+        else:
+            for j, views in now.items():
+                args = tuple(views.get(arg, arg) if isinstance(arg, View) else arg for arg in plan.calls[j].args)
+                plan.calls[j] = plan.calls[j]._replace(args=args)
+            views = (*call.args[:-1], out._replace(strides=strides))
+            args = tuple(_turned(arg, order, strides) if isinstance(arg, View) else arg for arg in views)
+            plan.calls[i] = call._replace(args=args)
+
+
+KEEPING = {
+    "copy",
+    "unary",
+    "binary",
+    "where",
+    "conv2d",
+    "pool2d",
+    "pool2d_grad",
+}  # the order of elements in memory is nothing to them
+
+
+def _order_of_inputs(call: Call) -> tuple[int, ...] | None:
+    """The axes of all inputs that are not broadcast, from the longest stride to the shortest; None where that is not one order, or
+    that of the result."""
+    out = call.args[-1]
+    inputs = [a for a in call.args[:-1] if isinstance(a, View)]
+    wide = [k for k, n in enumerate(out.shape) if n > 1]  # along the others, strides mean nothing
+    found = {tuple(a.strides[k] for k in wide) for a in inputs if all(a.strides[k] for k in wide)}
+    if len(found) != 1 or any(a.shape != out.shape for a in inputs) or prod(out.shape) == 0:
+        return None
+    steps = dict(zip(wide, found.pop(), strict=True))
+    turned = sorted(wide, key=lambda k: -steps[k])
+    order = tuple(k for k in range(len(out.shape)) if k not in steps) + tuple(turned)
+    dense = all(_compact(out, order).strides[k] == steps[k] for k in wide)
+    return order if dense and turned != wide else None
+
+
+def _compact(view: View, order: tuple[int, ...] | None = None) -> View:
+    """A view of the same shape from the start of its buffer, without gaps, with its axes in this order in memory."""
+    strides, step = [0] * len(view.shape), 1
+    for k in reversed(order if order is not None else range(len(view.shape))):
+        strides[k] = step
+        step *= view.shape[k]
+    return view._replace(strides=tuple(strides), offset=0)
+
+
+def _seen_in(view: View, whole: View, strides: tuple[int, ...]) -> View | None:
+    """What shows the same elements when the whole has other strides; None where that is not some of its axes from their start."""
+    left = {step: (n, new) for n, step, new in zip(whole.shape, whole.strides, strides, strict=True) if n > 1}
+    found = []
+    for n, step in zip(view.shape, view.strides, strict=True):
+        if n == 1:
+            found.append(1)
+        elif step in left and left[step][0] >= n:
+            found.append(left.pop(step)[1])
+        else:
+            return None
+    return view._replace(strides=tuple(found)) if view.dtype is whole.dtype and view.offset == 0 else None
+
+
+def _turned(view: View, order: tuple[int, ...], strides: tuple[int, ...]) -> View:
+    """The same elements with their axes in another order; axes of one entry have these strides."""
+    steps = tuple(strides[k] if view.shape[k] == 1 else view.strides[k] for k in order)
+    return view._replace(shape=tuple(view.shape[k] for k in order), strides=steps)
+
+
 def in_place(plan: "Plan") -> None:
     """Let an elementwise call write over a large input that nobody reads after it, where both are the same view."""
     begins, ends = plan.first_uses(), plan.last_uses()
@@ -270,6 +363,7 @@ PASSES = {
     "reuse_results": reuse_results,
     "hoist_constants": hoist_constants,
     "drop_copies": drop_copies,
+    "keep_layouts": keep_layouts,
     "in_place": in_place,
     "graphs": graphs,
     "pack_memory": pack_memory,

@@ -1,10 +1,14 @@
 """Convolution and pooling of the CPU backend: what guards the memory (rules), compact NHWC operands, threads."""
 
+from cpython.object cimport PyObject
 from libc.math cimport INFINITY
+from libc.stdint cimport uintptr_t
+from libc.stdlib cimport free, malloc
 
 from needle_ndarray.backend cimport CONV2D_OP, POOL2D_OP, Backend, Op
 from needle_ndarray.blas cimport blas, reserve_buffers
 from needle_ndarray.buffer cimport Buffer, allocate as allocate_buffer
+from needle_ndarray.calls cimport POINTERS, Call
 from needle_ndarray.cpu_backend.guard cimport LARGEST, THREADS_FROM, THREADS_FROM_FLOPS, known
 from needle_ndarray.geometry cimport Geometry
 from needle_ndarray.kernels cimport conv, matmul as products, pool as pools
@@ -66,7 +70,15 @@ cdef tuple trimmed(const conv.Conv* g, const Py_ssize_t* after):
             ((g.top - top * g.dh, after[0] - bottom * g.dh), (g.left - left * g.dw, after[1] - right * g.dw)))
 
 
-cdef int threads_for_work(double work, Py_ssize_t threshold) noexcept:
+cdef void take_whole(conv.Conv* g) noexcept:
+    """Where the kernel sees the image whole: a product of matrices"""
+    cdef bint whole = g.kh == g.h and g.kw == g.w and g.oh == 1 and g.ow == 1 and g.top + g.left == 0
+    if whole and g.groups == 1 and g.dh == 1 and g.dw == 1:
+        g.c *= g.h * g.w
+        g.h = g.w = g.kh = g.kw = g.sh = g.sw = 1
+
+
+cdef int threads_for_work(double work, Py_ssize_t threshold) noexcept nogil:
     return threads_for(<Py_ssize_t> min(work, 1e18), threshold)
 
 
@@ -100,9 +112,7 @@ cdef int conv2d(Backend backend, Op op, object x, object weight, object y, tuple
         if code == WEIGHT_GRAD:
             backend.fill(weight, 0)
         return conv2d(backend, op, x, weight[rest[0]], y, stride, rest[1], dilation, groups)
-    if groups == 1 and g.kh == g.h and g.kw == g.w and g.dh == 1 and g.dw == 1 and g.oh == 1 and g.ow == 1 and g.top + g.left == 0:
-        g.c *= g.h * g.w                # the kernel sees the image whole: a product of matrices
-        g.h = g.w = g.kh = g.kw = g.sh = g.sw = 1
+    take_whole(&g)
     count = g.kh * g.kw * (g.c // groups)
     plan = conv.planned(code, image.dtype, &g)
     if conv.needs_blas(&plan) and (blas_found.sgemm is NULL or max(count, max(g.c, g.f)) > LARGEST):
@@ -121,6 +131,57 @@ cdef int conv2d(Backend backend, Op op, object x, object weight, object y, tuple
     if made is not out:
         backend.copy(made, out)
     return 0
+
+
+cdef int run_conv2d(Call* call) noexcept nogil:
+    cdef int threads = threads_for_work(call.work, THREADS_FROM_FLOPS)
+    cdef Py_ssize_t nbytes = conv.scratch_elements(&call.plan, threads) * call.n + 128
+    cdef char* scratch = <char*> malloc(nbytes)
+    if scratch is NULL:
+        return -1
+    conv.convolve(&call.plan, <const Blas*> call.blas, call.data[0], call.data[1] + call.m, call.data[2],
+                  scratch + (64 - <uintptr_t> scratch % 64), threads)
+    free(scratch)
+    return 0
+
+
+cdef bint prepare_conv2d(Op op, object x, object weight, object y, tuple stride, tuple padding, tuple dilation, Py_ssize_t groups,
+                         Call* call) except -1:
+    """Of compact arrays; False where these are not, or where BLAS is asked, which may need memory first"""
+    known(op, CONV2D_OP)
+    cdef View[3] v
+    cdef Borrowed[3] given = [<Borrowed> x, <Borrowed> weight, <Borrowed> y]
+    cdef conv.Conv g
+    cdef Py_ssize_t after[2]
+    cdef Py_ssize_t top, left, count, i
+    cdef Geometry at = Geometry(op.name, stride, padding, dilation, groups)
+    CONV_RULE.guard(given, v)
+    places = at.convolved(shape_of(&v[0]), shape_of(&v[1]))[1:3]
+    describe(at, &v[0], &v[2], places, v[1].shape[0], v[1].shape[1], &g, after)
+    if not ((<NDArray> x)._compact and (<NDArray> weight)._compact and (<NDArray> y)._compact):
+        return False
+    if v[0].size == 0 or v[1].size == 0 or v[2].size == 0:
+        return False
+    call.m = 0
+    rest = trimmed(&g, after)
+    if rest is not None:
+        rows, columns = rest[0]
+        if op.code != CONV2D or rows.stop - rows.start > 1 and columns.stop - columns.start < g.kw:
+            return False                # what is left of the weights lies in several pieces
+        top, left = rows.start, columns.start
+        call.m = (top * g.kw + left) * v[1].shape[2] * v[1].shape[3] * v[1].itemsize
+        g.kh, g.kw, g.top, g.left = rows.stop - top, columns.stop - left, g.top - top * g.dh, g.left - left * g.dw
+    take_whole(&g)
+    count = g.kh * g.kw * (g.c // groups)
+    call.plan, call.blas, call.n = conv.planned(op.code, v[0].dtype, &g), blas(), v[0].itemsize
+    if conv.needs_blas(&call.plan) and (
+            blas().sgemm is NULL or max(count, max(g.c, g.f)) > LARGEST or products.needs_blas(g.n * g.oh * g.ow, count, g.f)):
+        return False
+    for i in range(3):
+        call.arrays[i], call.data[i] = <PyObject*> given[i], v[i].data
+    call.count, call.reads, call.run = 3, POINTERS, run_conv2d
+    call.work = <Py_ssize_t> min(<double> v[2].size * count, 1e18)
+    return True
 
 
 cdef int pool2d(Backend backend, Op op, bint backward, object grad, object x, object out, tuple size, tuple stride,

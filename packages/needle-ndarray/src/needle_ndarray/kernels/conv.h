@@ -15,11 +15,11 @@ enum { NEEDLE_THIN = 10 };
 #elif defined(T)
 
 /* a[r]             what place r sees: `outer` times `inner` runs of `length` elements, in steps of `down` and `across`
- * weight           V vectors per element seen; for the next run they are `b_down` and `b_across` further on
+ * weight           V vectors per element seen, `b_step` from one another; for the next run `b_down` and `b_across` further on
  * out[r]           `width` sums of place r, for r < rows */
 NEEDLE_INLINE void FN(tile_of)(const int R, const int V, const T *const *a, ptrdiff_t outer, ptrdiff_t down, ptrdiff_t inner,
                                ptrdiff_t across, ptrdiff_t length, const T *weight, ptrdiff_t b_down, ptrdiff_t b_across,
-                               T *const *out, ptrdiff_t rows, ptrdiff_t width)
+                               ptrdiff_t b_step, T *const *out, ptrdiff_t rows, ptrdiff_t width)
 {
     vec sum[NEEDLE_THIN][2] = {{{0}}};
     for (ptrdiff_t u = 0; u < outer; u++)
@@ -28,7 +28,7 @@ NEEDLE_INLINE void FN(tile_of)(const int R, const int V, const T *const *a, ptrd
             for (int r = 0; r < R; r++)
                 at[r] = a[r] + u * down + v * across;
             const T *b = weight + u * b_down + v * b_across;
-            for (ptrdiff_t j = 0; j < length; j++, b += V * LANES) {
+            for (ptrdiff_t j = 0; j < length; j++, b += b_step) {
                 vec first = FN(load)(b), second = FN(load)(b + (V - 1) * LANES);
                 NEEDLE_UNROLL(16)
                 for (int r = 0; r < R; r++) {
@@ -46,21 +46,20 @@ NEEDLE_INLINE void FN(tile_of)(const int R, const int V, const T *const *a, ptrd
             if (V == 2)
                 FN(store)(sum[r][1], out[r] + LANES);
         } else if (r < rows) {
-            T row[2 * LANES];
-            memcpy(row, &sum[r][0], sizeof row / 2);
-            memcpy(row + LANES, &sum[r][1], sizeof row / 2);
-            memcpy(out[r], row, width * sizeof(T));
+            FN(store_some)(sum[r][0], out[r], width < LANES ? width : LANES);
+            if (width > LANES)
+                FN(store_some)(sum[r][1], out[r] + LANES, width - LANES);
         }
     }
 }
 static void FN(tile)(int thin, const T *const *a, ptrdiff_t outer, ptrdiff_t down, ptrdiff_t inner, ptrdiff_t across,
-                     ptrdiff_t length, const T *weight, ptrdiff_t b_down, ptrdiff_t b_across, T *const *out, ptrdiff_t rows,
-                     ptrdiff_t width)
+                     ptrdiff_t length, const T *weight, ptrdiff_t b_down, ptrdiff_t b_across, ptrdiff_t b_step, T *const *out,
+                     ptrdiff_t rows, ptrdiff_t width)
 {
     if (thin)
-        FN(tile_of)(NEEDLE_THIN, 1, a, outer, down, inner, across, length, weight, b_down, b_across, out, rows, width);
+        FN(tile_of)(NEEDLE_THIN, 1, a, outer, down, inner, across, length, weight, b_down, b_across, b_step, out, rows, width);
     else
-        FN(tile_of)(NEEDLE_ROWS, 2, a, outer, down, inner, across, length, weight, b_down, b_across, out, rows, width);
+        FN(tile_of)(NEEDLE_ROWS, 2, a, outer, down, inner, across, length, weight, b_down, b_across, b_step, out, rows, width);
 }
 
 /* out[r][i] += sum over the places of a[place + at[r]] * b[place][i]: one tile of the gradient of the weights.

@@ -85,7 +85,8 @@ cdef Plan planned(int op, int dtype, const Conv* g) noexcept nogil:
             plan.thread_elements = part_elements(g, itemsize)
     elif plan.algorithm == TILES:
         plan.rows, plan.tasks = band_rows(&plan.g, itemsize), band_tasks(&plan.g, itemsize)
-        plan.thread_elements, plan.shared_elements = padded_elements(&plan.g, itemsize), packed_elements(&plan.g, itemsize)
+        plan.thread_elements = padded_elements(&plan.g, itemsize)
+        plan.shared_elements = packed_elements(&plan.g, plan.adjoint, itemsize)
     elif op == INPUT_GRAD and not plan.adjoint and plan.algorithm != POINTWISE:
         plan.tasks = g.n * bands_of(g)
     return plan

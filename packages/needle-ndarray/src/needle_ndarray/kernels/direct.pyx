@@ -15,11 +15,11 @@ cdef extern from "conv.h" nogil:
     const int VECTOR "NEEDLE_VECTOR"
     void tile_float "needle_tile_float"(
         bint thin, const float** a, Py_ssize_t outer, Py_ssize_t down, Py_ssize_t inner, Py_ssize_t across, Py_ssize_t length,
-        const float* weight, Py_ssize_t b_down, Py_ssize_t b_across, float** out, Py_ssize_t rows,
+        const float* weight, Py_ssize_t b_down, Py_ssize_t b_across, Py_ssize_t b_step, float** out, Py_ssize_t rows,
         Py_ssize_t width) noexcept
     void tile_double "needle_tile_double"(
         bint thin, const double** a, Py_ssize_t outer, Py_ssize_t down, Py_ssize_t inner, Py_ssize_t across, Py_ssize_t length,
-        const double* weight, Py_ssize_t b_down, Py_ssize_t b_across, double** out, Py_ssize_t rows,
+        const double* weight, Py_ssize_t b_down, Py_ssize_t b_across, Py_ssize_t b_step, double** out, Py_ssize_t rows,
         Py_ssize_t width) noexcept
     void outer_float "needle_outer_tile_float"(
         bint thin, const float* a, const Py_ssize_t* at, Py_ssize_t outer, Py_ssize_t down, Py_ssize_t inner, Py_ssize_t across,
@@ -36,6 +36,7 @@ cdef enum:
     UNITS = 8                   # a small convolution is still cut into so many bands, for threads
     MANY = 24                   # images from which a tile takes the same place of several
     IMAGE_BYTES = 16384         # of such an image, at most
+    FEW = 4                     # tiles of places up to which packing the weights takes longer than reading them where they lie
 
 
 # ---- Sizes --------------------------------------------------------------------------------------------------------
@@ -118,10 +119,23 @@ cdef Py_ssize_t padded_elements(const Conv* g, int itemsize) noexcept nogil:
     return seen_rows(g, band_rows(g, itemsize)) * seen_columns(g) * g.c
 
 
-cdef Py_ssize_t packed_elements(const Conv* g, int itemsize) noexcept nogil:
-    """Elements of the weights in tiles"""
+cdef bint lies_in_tiles(const Conv* g, bint adjoint, int itemsize) noexcept nogil:
+    """Whether weights are read where they lie: whole tiles of filters that are one tile, or too few places to pay for packing"""
     cdef Tile t = tile_of(g, itemsize)
-    return g.groups * t.tiles * g.kh * g.kw * t.count * t.lanes
+    return not adjoint and t.filters == t.tiles * t.lanes and (t.tiles == 1 or g.n * g.oh * g.ow <= FEW * t.places)
+
+
+cdef Py_ssize_t packed_elements(const Conv* g, bint adjoint, int itemsize) noexcept nogil:
+    """Elements of the weights in tiles, 0 where they are read where they lie"""
+    cdef Tile t = tile_of(g, itemsize)
+    return 0 if lies_in_tiles(g, adjoint, itemsize) else g.groups * t.tiles * g.kh * g.kw * t.count * t.lanes
+
+
+cdef struct Weights:            # of a convolution, in tiles or where they lie
+    const char* first
+    Py_ssize_t step             # elements from channel to channel
+    Py_ssize_t tile             # from tile to tile of a group
+    Py_ssize_t group            # and from group to group
 
 
 # ---- Packing ------------------------------------------------------------------------------------------------------
@@ -164,25 +178,27 @@ cdef void pad(const Conv* g, const F[:, :, ::1] x, Py_ssize_t top, F[:, :, ::1] 
 # ---- Tiles --------------------------------------------------------------------------------------------------------
 
 cdef inline void tile(const Tile* t, const F** seen, Py_ssize_t outer, Py_ssize_t down, Py_ssize_t inner, Py_ssize_t across,
-                      Py_ssize_t length, const F* weight, Py_ssize_t b_down, Py_ssize_t b_across, F** out, Py_ssize_t rows,
-                      Py_ssize_t width) noexcept nogil:
+                      Py_ssize_t length, const F* weight, Py_ssize_t b_down, Py_ssize_t b_across, Py_ssize_t b_step, F** out,
+                      Py_ssize_t rows, Py_ssize_t width) noexcept nogil:
     """out[r] = what place r sees times the weights of a tile of filters; see conv.h"""
     if F is float:
-        tile_float(t.thin, seen, outer, down, inner, across, length, weight, b_down, b_across, out, rows, width)
+        tile_float(t.thin, seen, outer, down, inner, across, length, weight, b_down, b_across, b_step, out, rows, width)
     else:
-        tile_double(t.thin, seen, outer, down, inner, across, length, weight, b_down, b_across, out, rows, width)
+        tile_double(t.thin, seen, outer, down, inner, across, length, weight, b_down, b_across, b_step, out, rows, width)
 
 
-cdef void band(const Conv* g, const F[:, :, ::1] x, const F[:, :, :, ::1] packed, F[:, :, ::1] y) noexcept nogil:
+cdef void band(const Conv* g, const F[:, :, ::1] x, const Weights* weights, F[:, :, ::1] y) noexcept nogil:
     """y[oy, ox] = sum of x[oy sh + u dh, ox sw + v dw] @ weight[u, v]: rows of the result from the rows of x under them"""
     cdef Tile t = tile_of(g, sizeof(F))
-    cdef Py_ssize_t i, group, first, place, oy, ox, r, taken, row = x.shape[1] * g.c, kernel = t.count * t.lanes
+    cdef Py_ssize_t i, group, first, place, oy, ox, r, taken, row = x.shape[1] * g.c, kernel = t.count * weights.step
+    cdef const F* weight
     cdef bint whole = g.dw == 1 and g.groups == 1       # then a row of the kernel sees one run of elements
     cdef Py_ssize_t inner = 1 if whole else g.kw, length = g.kw * t.count if whole else t.count
     cdef const F* seen[MOST_ROWS]
     cdef F* out[MOST_ROWS]
-    for i in range(packed.shape[0]):
+    for i in range(g.groups * t.tiles):
         group, first = i // t.tiles, i % t.tiles * t.lanes
+        weight = <const F*> weights.first + group * weights.group + i % t.tiles * weights.tile
         place = oy = ox = 0
         while place < y.shape[0] * g.ow:
             taken = min(t.places, y.shape[0] * g.ow - place)
@@ -193,7 +209,7 @@ cdef void band(const Conv* g, const F[:, :, ::1] x, const F[:, :, :, ::1] packed
                     ox += 1
                     if ox == g.ow:
                         ox, oy = 0, oy + 1
-            tile(&t, seen, g.kh, g.dh * row, inner, g.dw * g.c, length, &packed[i, 0, 0, 0], g.kw * kernel, kernel, out, taken,
+            tile(&t, seen, g.kh, g.dh * row, inner, g.dw * g.c, length, weight, g.kw * kernel, kernel, weights.step, out, taken,
                  min(t.lanes, t.filters - first))
             place += taken
 
@@ -225,17 +241,19 @@ cdef Taps taps_at(Py_ssize_t at, Py_ssize_t kernel, Py_ssize_t dilation, Py_ssiz
     return out
 
 
-cdef void across_images(const Plan* plan, const F[:, :, :, ::1] x, const F[:, :, :, ::1] packed,
+cdef void across_images(const Plan* plan, const F[:, :, :, ::1] x, const Weights* weights,
                         F[:, :, :, ::1] y) noexcept nogil:
     """y[n, oy, ox] = sum of what the place sees @ weight, for as many images as a tile has places, or fewer"""
     cdef const Conv* g = &plan.g
     cdef Tile t = tile_of(g, sizeof(F))
-    cdef Py_ssize_t i, group, first, oy, ox, r, image, inner, length, kernel = t.count * t.lanes
+    cdef Py_ssize_t i, group, first, oy, ox, r, image, inner, length, kernel = t.count * weights.step
     cdef Taps down, right
+    cdef const F* weight
     cdef const F* seen[MOST_ROWS]
     cdef F* out[MOST_ROWS]
-    for i in range(packed.shape[0]):
+    for i in range(g.groups * t.tiles):
         group, first = i // t.tiles, i % t.tiles * t.lanes
+        weight = <const F*> weights.first + group * weights.group + i % t.tiles * weights.tile
         for oy in range(g.oh):
             down = taps_at(oy * g.sh - g.top, g.kh, g.dh, plan.input_dh, g.h)
             for ox in range(g.ow):
@@ -248,8 +266,8 @@ cdef void across_images(const Plan* plan, const F[:, :, :, ::1] x, const F[:, :,
                 if right.step == 1 and right.kernel_step == 1 and g.groups == 1:
                     inner, length = min(right.count, <Py_ssize_t> 1), right.count * t.count     # one run of elements
                 tile(&t, seen, down.count, down.step * g.w * g.c, inner, right.step * g.c, length,
-                     &packed[i, down.kernel_first * g.kw + right.kernel_first, 0, 0], down.kernel_step * g.kw * kernel,
-                     right.kernel_step * kernel, out, x.shape[0], min(t.lanes, t.filters - first))
+                     weight + (down.kernel_first * g.kw + right.kernel_first) * kernel, down.kernel_step * g.kw * kernel,
+                     right.kernel_step * kernel, weights.step, out, x.shape[0], min(t.lanes, t.filters - first))
 
 
 # ---- Threads ------------------------------------------------------------------------------------------------------
@@ -259,7 +277,7 @@ cdef struct Work:               # what the tasks of a call share
     char* x
     char* y
     char* scratch               # for the padded band of every thread
-    char* packed                # the weights in tiles
+    Weights weights
 
 
 cdef inline F[:, :, :, ::1] in_tiles(const Conv* g, F* packed) noexcept nogil:
@@ -272,20 +290,19 @@ cdef void band_task(const Work* job, Py_ssize_t b, F* scratch) noexcept nogil:
     cdef const Plan* plan = job.plan
     cdef const Conv* g = &plan.g
     cdef F[:, :, :, ::1] x = images(<F*> job.x, g.n, g.h, g.w, g.c), y = images(<F*> job.y, g.n, g.oh, g.ow, g.f)
-    cdef F[:, :, :, ::1] packed = in_tiles(g, <F*> job.packed)
     cdef F[:, :, ::1] padded
     cdef Py_ssize_t bands = (g.oh + plan.rows - 1) // plan.rows, n = b // bands, oy = b % bands * plan.rows, first
     cdef Py_ssize_t rows = min(plan.rows, g.oh - oy)
     if many_small(g, sizeof(F)):
         first = b * tile_of(g, sizeof(F)).places
         rows = min(tile_of(g, sizeof(F)).places, g.n - first)
-        across_images(plan, x[first:first + rows], packed, y[first:first + rows])
+        across_images(plan, x[first:first + rows], &job.weights, y[first:first + rows])
     elif plan.thread_elements:
         padded = matrices(scratch, seen_rows(g, rows), seen_columns(g), g.c)
         pad(g, x[n], oy * g.sh, padded)
-        band(g, padded, packed, y[n, oy:oy + rows])
+        band(g, padded, &job.weights, y[n, oy:oy + rows])
     else:
-        band(g, x[n, oy * g.sh:], packed, y[n, oy:oy + rows])
+        band(g, x[n, oy * g.sh:], &job.weights, y[n, oy:oy + rows])
 
 
 cdef void one_band(const void* given, Py_ssize_t b, int thread) noexcept nogil:
@@ -306,13 +323,21 @@ cdef void pack_weights(const Plan* plan, F* weight, F* packed) noexcept nogil:
 
 cdef void direct(const Plan* plan, char* x, char* weight, char* y, char* scratch, int threads) noexcept nogil:
     """y = conv2d(x, weight), or its adjoint. Zeros between the places of x need many small images and no dilation."""
+    cdef int itemsize = 4 if plan.dtype == FLOAT32 else 8
+    cdef char* packed = scratch + threads * plan.thread_elements * itemsize
+    cdef const Conv* g = &plan.g
+    cdef Tile t = tile_of(g, itemsize)
     cdef Work job
     job.plan, job.x, job.y, job.scratch = plan, x, y, scratch
-    job.packed = scratch + threads * plan.thread_elements * (4 if plan.dtype == FLOAT32 else 8)
-    if plan.dtype == FLOAT32:
-        pack_weights(plan, <float*> weight, <float*> job.packed)
+    if plan.shared_elements == 0:
+        job.weights.first, job.weights.step, job.weights.tile, job.weights.group = weight, g.f, t.lanes, t.filters
     else:
-        pack_weights(plan, <double*> weight, <double*> job.packed)
+        job.weights.first, job.weights.step, job.weights.tile = packed, t.lanes, g.kh * g.kw * t.count * t.lanes
+        job.weights.group = t.tiles * job.weights.tile
+        if plan.dtype == FLOAT32:
+            pack_weights(plan, <float*> weight, <float*> packed)
+        else:
+            pack_weights(plan, <double*> weight, <double*> packed)
     share(one_band, &job, plan.tasks, threads)
 
 
