@@ -175,7 +175,10 @@ def test_what_the_compiler_says_is_told_once(here, capsys):
     (here / "chapter4_arrays.c").write_text("int add(\n")
     assert main(["learn", "check", "4", "."]) == 1
     out = capsys.readouterr().out
-    assert out.count("chapter4_arrays.c does not compile: chapter4_arrays.c:") == 1 and out.count("        as above\n") == 5
+    assert (
+        out.count("chapter4_arrays.c does not compile: chapter4_arrays.c:") == 1
+        and out.count("        as above\n") == 5
+    )
     assert "hint" not in out and "7 of 13 checks pass" in out
 
 
