@@ -32,7 +32,7 @@ SMALL = {
 REAL = {
     "gpt2": (GPT2, ("GPT2", 50257, 1024, 768, 12, 12), IDS),
     "llama 1b, two layers": (
-        lambda: Llama(2048, 8192, 2048, 8192, 2, 32, 8, theta=500000.0, eps=1e-5),
+        lambda **made: Llama(2048, 8192, 2048, 8192, 2, 32, 8, theta=500000.0, eps=1e-5, **made),
         ("Llama", 2048, 2048, 8192, 2, 32, 8, 500000.0, 1e-5),
         np.random.default_rng(0).integers(0, 2048, (1, 130)),
     ),

@@ -1,7 +1,7 @@
 # Attention, forward and backward: out = softmax(scale q k^T + mask) v, a block of query rows at a time. A block's scores stay in
 # the cache and the whole (tq, tk) matrix is never written; keys that no row of a block may see are not computed. A block's
-# result, and the order in which a matrix's blocks add up to dk and dv, depend on the shapes alone. A single query, of a token that is
-# generated, meets keys and values row by row (queries.h).
+# result, and the order in which a matrix's blocks add up to dk and dv, depend on the shapes alone. A single query, that of a token
+# which is generated, is multiplied with keys and values row by row (queries.h).
 
 from libc.math cimport INFINITY
 from libc.stdlib cimport free, malloc
