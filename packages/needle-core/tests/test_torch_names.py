@@ -1,5 +1,6 @@
 """PyTorch's names: every one is in the table and runs; beside PyTorch itself the numbers and gradients are the same."""
 
+import functools
 import re
 import subprocess
 import sys
@@ -259,6 +260,36 @@ def test_what_is_not_there_says_what_is():
         assert not hasattr(x, name)
     for name in missing.FUNCTIONS:
         assert not hasattr(ndl, name), name
+
+
+#: Names that public programs use, and Needle does not have: each answer says what there is.
+ABSENT = {
+    "Tensor": """svd qr det inverse cholesky slogdet solve lstsq eig lu histc mode cummax logcumsumexp lgamma digamma erfinv stft
+        index_reduce_ sum_to_size put_ renorm_ resize_ set_ t_ transpose_ squeeze_ as_strided stride storage data_ptr element_size
+        conj real imag angle to_sparse coalesce map_ apply_ cauchy_ geometric_ log_normal_ pin_memory share_memory_ char short
+        atan2_ logical_and_ hypot_ adjoint H isposinf nanmedian hsplit diagonal_scatter copysign heaviside sinc prelu""",
+    "": """jit fft sparse complex64 int8 set_default_tensor_type set_default_device use_deterministic_algorithms seed get_rng_state
+        cosine_similarity pairwise_distance pixel_shuffle group_norm prelu bilinear max_pool1d Stream Event FloatStorage HalfTensor
+        GradScaler hann_window frombuffer asarray poisson fx export multiprocessing profiler atleast_3d combinations pdist
+        gradient nested mps hub exp_ relu_ sqrt_ chain_matmul get_default_device polar view_as_complex""",
+    "nn": """InstanceNorm3d LazyLinear DataParallel SyncBatchNorm CTCLoss AdaptiveLogSoftmaxWithLoss RReLU Fold LocalResponseNorm
+        MultiMarginLoss CircularPad2d Buffer ChannelShuffle RNNBase FractionalMaxPool2d TripletMarginWithDistanceLoss quantized""",
+    "nn.functional": """grid_sample affine_grid fold ctc_loss relu_ multi_head_attention_forward lp_pool2d rrelu upsample_nearest
+        multi_margin_loss pdist channel_shuffle adaptive_max_pool3d""",
+    "optim": "SparseAdam Adafactor Muon",
+    "distributions": """Beta Gamma Dirichlet StudentT Poisson Binomial LogNormal OneHotCategorical RelaxedBernoulli Gumbel
+        MixtureSameFamily TransformedDistribution transforms constraints""",
+    "utils.data": "get_worker_info DistributedSampler ChainDataset",
+}
+
+
+@each("where", list(ABSENT))
+def test_the_answer_to_a_name_that_is_absent(where):
+    pytest.importorskip("needle_nn")
+    place = ndl.ones(2, 2) if where == "Tensor" else functools.reduce(getattr, where.split("."), ndl) if where else ndl
+    for name in ABSENT[where].split():
+        with pytest.raises(AttributeError, match=rf"{name}'; .{{8,}}"):
+            getattr(place, name)
 
 
 def test_classes_of_ops_are_attributes_that_dir_leaves_out():

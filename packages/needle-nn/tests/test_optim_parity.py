@@ -4,6 +4,8 @@ PyTorch's momentum is u = m u + g, the course's u = m u + (1 - m) g: with a lear
 and with dampening=0 so is ours. PyTorch's `dampening` leaves its first step undamped; ours does not.
 """
 
+import warnings
+
 import numpy as np
 import pytest
 from optim_formulas import parameters, set_gradients
@@ -240,6 +242,24 @@ RESUMED = {
     "CyclicLR": (0.01, 0.5, 3),
     "OneCycleLR": (0.5, 12),
 }
+
+
+@pytest.mark.parametrize("name", ["CosineAnnealingWarmRestarts", "StepLR", "ExponentialLR"])
+def test_schedules_step_to_an_epoch(name):
+    """Of a fraction, as warm restarts are used; the others at whole ones."""
+    args = {"CosineAnnealingWarmRestarts": (4, 2, 0.01), "StepLR": (2, 0.5), "ExponentialLR": (0.8,)}[name]
+    rates, epochs = [], [0, 0.25, 1.5, 3.75, 4.0, 9.5, 13] if "Warm" in name else [1, 2, 5, 3]
+    for module, params in zip((optim, torch.optim), pair(), strict=True):
+        optimizer = module.SGD(params, lr=0.1)
+        schedule = getattr(module.lr_scheduler, name)(optimizer, *args)
+        rates.append([])
+        for epoch in epochs:
+            optimizer.step()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # PyTorch advises against it
+                schedule.step(epoch)
+            rates[-1].append(optimizer.param_groups[0]["lr"])
+    np.testing.assert_allclose(*rates, rtol=1e-9)
 
 
 @pytest.mark.parametrize("name", RESUMED)

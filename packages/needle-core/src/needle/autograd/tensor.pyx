@@ -313,7 +313,9 @@ cdef class Tensor(Value):
             return apply(operators().add, (self, negated(<Tensor> other, self)))
         return self - as_constant(other, self, "subtract") if known(other) else NotImplemented
 
-    def __rsub__(self, other):
+    def __rsub__(self, other):              # also where self is of a subclass, as a Parameter is
+        if isinstance(other, Tensor):
+            return Tensor.__sub__(other, self)
         if not is_number(other):
             return as_constant(other, self, "subtract") - self if known(other) else NotImplemented
         if not has_floats(self) and not isinstance(other, (int, np.integer)):
@@ -579,7 +581,7 @@ cdef class Tensor(Value):
     def astype(self, dtype):
         return operators().ops.astype(self, dtype)
 
-    def to(self, *where, device=None, dtype=None, non_blocking=False, copy=False):
+    def to(self, *where, device=None, dtype=None, non_blocking=False, copy=False, memory_format=None):
         """On a device, in a dtype, or as another tensor is: `to(device)`, `to(dtype)`, `to(device, dtype)`, `to(other)`."""
         return operators().ops.to(self, *where, device=device, dtype=dtype, copy=copy)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from needle.autograd import Tensor, TensorTuple
 from needle.autograd.replaying import Replayer, Unseen, flatten, modes_key
-from needle.capturing.guards import Watch, short
+from needle.capturing.guards import Watch, short, uncollected
 from needle.capturing.origins import line_of_function
 from needle.capturing.plans import CapturedPlan
 from needle.capturing.recordings import Before, Recording
@@ -110,7 +110,8 @@ class Captured(Replayer):
         try:
             if is_listened_to():
                 return self.function(*args, **kwargs)
-            return method(entry, plan, leaves, args, kwargs)
+            with uncollected():
+                return method(entry, plan, leaves, args, kwargs)
         finally:
             _recording.release()
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from needle_ndarray.backend import Backend, Op
+from needle_ndarray.backend import Backend
 from needle_ndarray.capture.calls import CHECKS, Call, CaptureError, Slot, View, renumbered
 from needle_ndarray.capture.passes import PASSES
 from needle_ndarray.capture.recorder import Recorder
-from needle_ndarray.capture.verbs import ARGUMENTS, UPDATES, written_by
+from needle_ndarray.capture.tape import Touched, roles
+from needle_ndarray.capture.verbs import ARGUMENTS
 from needle_ndarray.ndarray import NDArray
 from needle_ndarray.replay import Replay, Views
 
@@ -59,17 +60,16 @@ class Plan:
         self.once: list[Call] = []  # run when the plan is made
         self.places: dict[int, int] = {}  # temporary buffers: bytes from the start of their arena
         self.arenas: list[tuple[Backend, int]] = []
-        self._touched: dict[int, Touched] = {}  # by id of a call
+        self._touched: dict[int, Touched] = {}  # by id of a call, which it holds
         for name, change in PASSES.items():
             if name not in without:
                 change(self)
-        self._touched.clear()
 
     # ---- What passes ask ---------------------------------------------------------------------------------------------------
 
-    def touched(self, call: Call) -> "Touched":
+    def touched(self, call: Call) -> Touched:
         found = self._touched.get(id(call))
-        if found is None or found.call is not call:
+        if found is None:
             found = self._touched[id(call)] = Touched(call)
         return found
 
@@ -151,7 +151,9 @@ class Plan:
     # ---- Arrays ------------------------------------------------------------------------------------------------------------
 
     def build(self) -> "Built":
-        return Built(self)
+        built = Built(self)
+        self._touched.clear()
+        return built
 
     def forget(self, inputs: Iterable[int]) -> None:
         """Let go of inputs it was recorded with, by their number: it will be pointed at others."""
@@ -312,51 +314,12 @@ def named_views(call: Call) -> Iterator[tuple[str, View]]:
             yield name, view
 
 
-class Touched:
-    """The buffers that a call reads and writes; `buffers` has all of them."""
-
-    def __init__(self, call: Call) -> None:
-        self.call = call
-        self.reads: set[int] = set()
-        self.writes: set[int] = set()
-        names = ARGUMENTS.get(call.verb) or ("",) * len(call.args)
-        for name, arg in zip(names, call.args, strict=True):
-            if type(arg) is View:
-                found = [arg.buffer]
-            elif isinstance(arg, (list, tuple)):
-                found = [view.buffer for view in views([arg])]
-            else:
-                continue
-            if reads(call, name):
-                self.reads.update(found)
-            if writes(call, name):
-                self.writes.update(found)
-        self.buffers = self.reads | self.writes
-
-
 def writes(call: Call, name: str) -> bool:
-    if call.verb == "repeat":
-        return call.function not in CHECKS  # any other may do either
-    return roles(call)[name][1]
+    return roles(call)[name][1] if call.verb != "repeat" else call.function not in CHECKS  # any other may do either
 
 
 def reads(call: Call, name: str) -> bool:
     return call.verb == "repeat" or roles(call)[name][0]
-
-
-_roles: dict[tuple[str, str], dict[str, tuple[bool, bool]]] = {}
-
-
-def roles(call: Call) -> dict[str, tuple[bool, bool]]:
-    """{argument of a verb: (whether it is read, whether it is written)}"""
-    op = call.args[0] if isinstance(call.args[0], Op) else None
-    key = call.verb, op.name if op is not None else ""
-    found = _roles.get(key)
-    if found is None:
-        written, updated = written_by(call.verb, op), UPDATES.get(call.verb, ())
-        names = ARGUMENTS[call.verb]
-        found = _roles[key] = {name: (name not in written or name in updated, name in written) for name in names}
-    return found
 
 
 def show(call: Call) -> str:

@@ -55,9 +55,16 @@ class Schedule:
     def rate(self, base: float, t: int) -> float:
         raise NotImplementedError(f"{type(self).__name__}.rate")
 
-    def step(self) -> None:
-        """Go on to the next learning rate."""
-        repeat(self._advance)
+    def step(self, epoch: float | None = None) -> None:
+        """Go on to the next learning rate, or to that of an epoch, which may be a fraction."""
+        if epoch is None:
+            repeat(self._advance)
+        else:
+            repeat(self._go_to, epoch)
+
+    def _go_to(self, epoch: float) -> None:
+        self.t = epoch
+        self._apply()
 
     def get_last_lr(self) -> list[float]:
         """`last_lr`, as a method"""

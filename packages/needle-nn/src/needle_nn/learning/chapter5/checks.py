@@ -71,7 +71,7 @@ def one_row(student, name, arguments, out_shape):
 
 
 def through_shared(student, name, arguments, expected):
-    """Whether one row of threads does the work of a block. If it does not, it has to miss what the others put into shared memory."""
+    """Whether one row of threads does the work of a block; else it has to miss what the others put into shared memory."""
     try:
         given = one_row(student, name, arguments, (TILE, TILE))
     except Wrong as error:
