@@ -252,7 +252,8 @@ cdef void scatter(const char* a, Py_ssize_t start, Py_ssize_t n, const View* out
 # ---- Casts --------------------------------------------------------------------------
 
 cdef void cast_loop(const S* a, T* out, Py_ssize_t n) noexcept nogil:
-    """out[i] = a[i], as C and NumPy convert; anything but 0 is True; floats to uint8 by way of int, so that they wrap, and beyond int to 0"""
+    """out[i] = a[i], as C and NumPy convert; anything but 0 is True; floats to uint8 by way of int, so that they wrap;
+    what is beyond an int becomes 0"""
     cdef Py_ssize_t i
     for i in range(n):
         if T is boolean:
