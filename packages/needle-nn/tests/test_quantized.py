@@ -9,7 +9,7 @@ from needle import nn
 from needle_nn.checkpoint import load, load_checkpoint, save, save_checkpoint
 from needle_nn.generation import Sampling, generate
 from needle_nn.interop import from_torch, to_torch
-from needle_nn.models import GPT2, LanguageModel, Llama
+from needle_nn.models import GPT, GPT2, LanguageModel, Llama
 from needle_nn.weights import Weights
 
 HALVES = ["float16", "bfloat16"]
@@ -62,6 +62,7 @@ def test_quantized_embedding():
 SIZES = {"vocab_size": 90, "context": 64, "embedding_size": 32, "num_layers": 2, "num_head": 4}
 #: models whose embeddings are used in other ways than by ids: as the map to the vocabulary, row by row
 MODELS = {
+    "gpt": lambda: GPT(**SIZES),
     "gpt2": lambda: GPT2(**SIZES),
     "gpt2, not tied": lambda: GPT2(**SIZES, tied=False),
     "llama": lambda: Llama(**SIZES, hidden_size=48, num_groups=2, tied=True),
