@@ -23,7 +23,8 @@ DIRECTIVES = {
     "embedsignature.format": "clinic",  # what inspect.signature reads
 }
 WARN = ["-Wno-unused-function"]  # Cython writes more than a module needs
-COMPILE = ["-O" + os.environ.get("NEEDLE_BUILD_OPTIMIZE", "2"), "-g0", *WARN]
+# Tensors are made by compiled code, for which Cython's other way of making objects is a detour.
+COMPILE = ["-O" + os.environ.get("NEEDLE_BUILD_OPTIMIZE", "2"), "-g0", "-DCYTHON_VECTORCALL_TPNEW=0", *WARN]
 ENGINE = [
     "values",
     "recording",

@@ -64,6 +64,7 @@ COMPILE = [
     "-fopenmp-simd",  # loops as vectors; threads are our own (thread_pool.h)
     "-Wno-unused-function",
     "-Wno-tautological-compare",
+    "-DCYTHON_VECTORCALL_TPNEW=0",  # arrays are made by compiled code, for which Cython's other way is a detour
 ]
 # Loops are in the kernels; the rest is calls, which -O3 only makes larger.
 OPTIMIZE, OPTIMIZE_KERNELS = (f"-O{os.environ.get('NEEDLE_BUILD_OPTIMIZE', level)}" for level in "23")

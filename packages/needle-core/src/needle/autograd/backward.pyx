@@ -22,7 +22,7 @@ from needle.autograd.tensor cimport Tensor
 from needle.autograd.topology cimport NO_NODE, Graph, number_t, sorted_nodes
 from needle.autograd.values cimport Op, Slot, TensorTuple, Value, is_unknown, looks, make_leaf
 
-from needle._hints import warn_of_replacing
+from needle import _hints
 
 cdef object alike = array_api.alike
 
@@ -117,8 +117,8 @@ cdef class Walk(Graph):
         if self.accumulate and node.gradient is not None:
             before = make_leaf(type(grad), realize(<Value?> node.gradient), False)
             grad = before + grad if isinstance(grad, TensorTuple) else apply(operators().add, (before, grad))
-        elif node.gradient is not None and node.looked == looks and node.gradient is not grad:
-            warn_of_replacing()         # nobody has looked at any gradient since this one came
+        elif node.gradient is not None and node.looked == looks and node.gradient is not grad and "replacing" not in _hints._told:
+            _hints.warn_of_replacing()  # nobody has looked at any gradient since this one came
         node.gradient, node.looked = grad, looks
         return 0
 
