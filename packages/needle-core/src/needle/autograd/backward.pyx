@@ -66,6 +66,7 @@ cdef class Walk(Graph):
         self.useful = useful
         return 0
 
+    @cython.boundscheck(False)      # the lists have an entry for every number
     cdef int run(self) except -1:
         """Go from the end to the beginning; what arrived at a node is its gradient, and is handed on to its inputs."""
         cdef Modes* here = modes_here()
@@ -122,6 +123,7 @@ cdef class Walk(Graph):
         node.gradient, node.looked = grad, looks
         return 0
 
+    @cython.boundscheck(False)
     cdef int arrive(self, Py_ssize_t number, object grad) except -1:
         here = self.arrived[number]
         if here is None and not isinstance(grad, Slot):
@@ -132,6 +134,7 @@ cdef class Walk(Graph):
             self.arrived[number] = [grad] if here is None else [here, grad]
         return 0
 
+    @cython.boundscheck(False)
     cdef object gather(self, Value node, Py_ssize_t number):
         """The sum of what has arrived at a node; None if nothing has"""
         cdef object here = self.arrived[number]
