@@ -37,6 +37,7 @@ from layer_references import (
 )
 from layer_row import Row, plain
 from layer_table_torch import ROWS as ROWS_OF_TORCH
+from layer_table_volumes import ROWS as ROWS_OF_VOLUMES
 
 from needle import nn
 
@@ -304,7 +305,7 @@ ROWS = [
     ),
 ]
 
-ROWS += ROWS_OF_TORCH
+ROWS += ROWS_OF_TORCH + ROWS_OF_VOLUMES
 
 #: Exported, but nothing one calls with a tensor; tested in test_module.py and test_containers.py.
 NOT_LAYERS = {"Module", "Parameter", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict", "summary"}

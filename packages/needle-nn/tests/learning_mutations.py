@@ -202,6 +202,18 @@ CHAPTER5 = [
     cu("transpose: sizes that no tile divides", "bounds not swapped", "i < columns && j < rows", "i < rows && j < columns"),
     cu("transpose: goes through shared memory, along rows", "no tile", "__shared__ float tile[TILE][TILE + 1]",
        "float tile[TILE][TILE + 1]"),
+    cu("transpose: goes through shared memory, along rows", "a tile that nobody reads",
+       "out[i * rows + j] = tile[threadIdx.x][threadIdx.y];",
+       "out[i * rows + j] = a[j * columns + i];"),
+    cu("transpose: goes through shared memory, along rows", "loads columns",
+       "if (i < rows && j < columns) tile[threadIdx.y][threadIdx.x] = a[i * columns + j];",
+       "i += (int)threadIdx.x - (int)threadIdx.y, j += (int)threadIdx.y - (int)threadIdx.x;\n"
+       "    if (i < rows && j < columns) tile[threadIdx.x][threadIdx.y] = a[i * columns + j];"),
+    cu("transpose: goes through shared memory, along rows", "stores columns",
+       "if (i < columns && j < rows) out[i * rows + j] = tile[threadIdx.x][threadIdx.y];",
+       "i += (int)threadIdx.x - (int)threadIdx.y, j += (int)threadIdx.y - (int)threadIdx.x;\n"
+       "    if (i < columns && j < rows) out[i * rows + j] = tile[threadIdx.y][threadIdx.x];"),
+    cu("transpose: goes through shared memory, along rows", "does not compile", "float tile[TILE]", "flaot tile[TILE]"),
     cu("row_sums: a row as long as the block", "reads before all stored",
        f"        {BARRIER}        if (threadIdx.x < half)", "        if (threadIdx.x < half)"),
     cu("row_sums: longer rows, shorter rows", "one element per thread", "for (i64 j = threadIdx.x; j < columns; j += blockDim.x)",
@@ -213,6 +225,8 @@ CHAPTER5 = [
     cu("matmul: sizes that no tile divides", "loads beyond b", "start + y < k && j < n ?", "start + y < k ?"),
     cu("matmul: goes through shared memory", "no tiles", "__shared__ float left[TILE][TILE], right[TILE][TILE]",
        "float left[TILE][TILE], right[TILE][TILE]"),
+    cu("matmul: goes through shared memory", "tiles that nobody reads", "sum += left[y][p] * right[p][x];",
+       "if (i < m && j < n && start + p < k) sum += a[i * k + start + p] * b[(start + p) * n + j];"),
 ]  # fmt: skip
 
 LSTM = "right = lstm\ndef lstm(X, h, c, W_ih, W_hh, bias):\n    "

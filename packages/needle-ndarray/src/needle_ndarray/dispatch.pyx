@@ -324,7 +324,7 @@ def linear(x, weight, bias, /):
     return binary_op(ADD, matmul_of(x, weight), bias) if y is None else y
 
 
-def accumulate(NDArray kept not None, NDArray new not None, double keep, double take):
+def accumulate(NDArray kept not None, NDArray new not None, keep, take):
     """kept = keep kept + take new, in place: a running mean with keep + take = 1.
 
     >>> from needle_ndarray import array
@@ -334,6 +334,9 @@ def accumulate(NDArray kept not None, NDArray new not None, double keep, double 
     [2.0, 2.0]
     """
     cdef NDArray part
+    # A float stays the object that it is: by it a recording knows a number that is another one in each replay.
+    if type(keep) is not float or type(take) is not float:
+        keep, take = <double> keep, <double> take
     if not same_dtype_and_device(kept, new) or not FLOAT32 <= kept._dtype <= FLOAT64 or not same_shape(kept, new) \
             or not kept._compact or overlap(new, kept):
         binary_op(ADD, binary_op(MULTIPLY, kept, keep), binary_op(MULTIPLY, new, take), kept)
