@@ -64,8 +64,9 @@ class Sampling:
         with np.errstate(over="ignore", under="ignore"):
             logits /= self.temperature
             reached = np.exp(self.allowed(logits)).cumsum(axis=1)
-        whole = reached[:, -1]
-        wanted = np.minimum(rng.random(len(whole)) * whole, np.nextafter(whole, 0))  # less than all, rounded too
+        wanted = (
+            rng.random(len(reached)) * reached[:, -1]
+        )  # less than all, rounded too: a number below 1 times one of 1 or more
         return np.array([row.searchsorted(x, "right") for row, x in zip(reached, wanted, strict=True)])
 
     def allowed(self, logits: np.ndarray) -> np.ndarray:
