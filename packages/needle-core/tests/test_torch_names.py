@@ -272,10 +272,10 @@ ABSENT = {
         cosine_similarity pairwise_distance pixel_shuffle group_norm prelu bilinear max_pool1d Stream Event FloatStorage HalfTensor
         GradScaler hann_window frombuffer asarray poisson fx export multiprocessing profiler atleast_3d combinations pdist
         gradient nested mps hub exp_ relu_ sqrt_ chain_matmul get_default_device polar view_as_complex""",
-    "nn": """ConvTranspose3d LazyLinear DataParallel SyncBatchNorm CTCLoss AdaptiveLogSoftmaxWithLoss RReLU Fold LocalResponseNorm
+    "nn": """InstanceNorm3d LazyLinear DataParallel SyncBatchNorm CTCLoss AdaptiveLogSoftmaxWithLoss RReLU Fold LocalResponseNorm
         MultiMarginLoss CircularPad2d Buffer ChannelShuffle RNNBase FractionalMaxPool2d TripletMarginWithDistanceLoss quantized""",
     "nn.functional": """grid_sample affine_grid fold ctc_loss relu_ multi_head_attention_forward lp_pool2d rrelu upsample_nearest
-        multi_margin_loss pdist channel_shuffle conv_transpose3d""",
+        multi_margin_loss pdist channel_shuffle adaptive_max_pool3d""",
     "optim": "SparseAdam Adafactor Muon",
     "distributions": """Beta Gamma Dirichlet StudentT Poisson Binomial LogNormal OneHotCategorical RelaxedBernoulli Gumbel
         MixtureSameFamily TransformedDistribution transforms constraints""",

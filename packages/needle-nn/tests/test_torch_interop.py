@@ -25,6 +25,15 @@ MODULES = {
     "Conv1d": (lambda: nn.Conv1d(4, 6, 3, groups=2), {"weight": (6, 2, 3), "bias": (6,)}),
     "Conv2d": (lambda: nn.Conv2d(4, 6, (3, 5), groups=2), {"weight": (6, 2, 3, 5), "bias": (6,)}),
     "Conv": (lambda: nn.Conv(2, 6, 3, bias=False), {"weight": (6, 2, 3, 3)}),
+    "Conv3d": (lambda: nn.Conv3d(4, 6, (3, 5, 2), groups=2), {"weight": (6, 2, 3, 5, 2), "bias": (6,)}),
+    "ConvTranspose3d": (
+        lambda: nn.ConvTranspose3d(4, 6, (3, 5, 2), groups=2),
+        {"weight": (4, 3, 3, 5, 2), "bias": (6,)},
+    ),
+    "BatchNorm3d": (
+        lambda: nn.BatchNorm3d(3),
+        {**dict.fromkeys(("weight", "bias", "running_mean", "running_var"), (3,)), "num_batches_tracked": ()},
+    ),
     "ConvTranspose2d": (lambda: nn.ConvTranspose2d(4, 6, (3, 5), groups=2), {"weight": (4, 3, 3, 5), "bias": (6,)}),
     "Embedding": (lambda: nn.Embedding(7, 3), {"weight": (7, 3)}),
     "EmbeddingBag": (lambda: nn.EmbeddingBag(7, 3), {"weight": (7, 3)}),

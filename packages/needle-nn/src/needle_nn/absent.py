@@ -3,15 +3,14 @@
 from collections.abc import Callable
 from typing import Any
 
-_THREE = "there are layers of one and two dimensions: Conv2d, MaxPool2d, BatchNorm2d, ..."
+_THREE = "of volumes there are Conv3d, ConvTranspose3d, MaxPool3d, AvgPool3d, AdaptiveAvgPool3d and BatchNorm3d"
 _LAZY = "sizes are given: Linear(in_features, out_features), Conv2d(in_channels, ...)"
 _RANKS = "needle.distributed.replicate(model) sums gradients over the ranks of a job"
 _JACOBIAN = "log_prob of the base plus the logarithm of the Jacobian's determinant is it"
 
 NN: dict[str, str] = {
-    **dict.fromkeys(["Conv3d", "MaxPool3d", "AvgPool3d", "BatchNorm3d", "Dropout3d", "InstanceNorm3d"], _THREE),
-    **dict.fromkeys(["conv_transpose3d", "ConvTranspose3d"], _THREE),
-    **dict.fromkeys(["AdaptiveAvgPool3d", "AdaptiveMaxPool3d", "conv3d", "max_pool3d", "avg_pool3d", "dropout3d"], _THREE),
+    **dict.fromkeys(["InstanceNorm3d", "AdaptiveMaxPool3d", "adaptive_max_pool3d", "MaxUnpool3d", "FractionalMaxPool3d"], _THREE),
+    **dict.fromkeys(["ReflectionPad3d", "ReplicationPad3d", "ConstantPad3d", "ZeroPad3d"], "nn.functional.pad takes volumes"),
     **dict.fromkeys(["LazyLinear", "LazyConv1d", "LazyConv2d", "LazyBatchNorm1d", "LazyBatchNorm2d"], _LAZY),
     **dict.fromkeys(["DataParallel", "SyncBatchNorm"], _RANKS),
     "CTCLoss": "CrossEntropyLoss takes labels that are aligned",
@@ -23,7 +22,6 @@ NN: dict[str, str] = {
     **dict.fromkeys(["grid_sample", "affine_grid"], "nn.functional.interpolate resizes; indexing picks pixels"),
     **dict.fromkeys(["LocalResponseNorm", "local_response_norm"], "GroupNorm and BatchNorm2d are there"),
     **dict.fromkeys(["LPPool1d", "LPPool2d"], "AvgPool2d of powers is it"),
-    **dict.fromkeys(["MaxUnpool1d", "MaxUnpool2d", "max_unpool2d"], "Upsample and ConvTranspose2d enlarge"),
     **dict.fromkeys(["MultiMarginLoss", "MultiLabelMarginLoss"], "BCEWithLogitsLoss is for several labels"),
     "MultiLabelSoftMarginLoss": "BCEWithLogitsLoss is it",
     **dict.fromkeys(["CircularPad1d", "CircularPad2d"], "nn.functional.pad(x, widths, mode='circular') is it"),
@@ -48,7 +46,7 @@ NN: dict[str, str] = {
     **dict.fromkeys(["upsample_nearest", "upsample_bilinear"], "interpolate(x, size, scale_factor, mode) is it"),
     **dict.fromkeys(
         ["max_pool1d_with_indices", "max_pool2d_with_indices"],
-        "max_pool2d gives the largest; unfold and max(dim=1) the places",
+        "max_pool2d(x, k, return_indices=True) is it",
     ),
     "pdist": "needle.cdist(x, x) has all distances",
     "grad": "needle.autograd.grad computes gradients",
@@ -97,9 +95,9 @@ DISTRIBUTIONS: dict[str, str] = {
 def says(module: str, hints: dict[str, str]) -> Callable[[str], Any]:
     """A `__getattr__` of a module: an AttributeError that says what there is in the place of a name.
 
-    >>> says("needle.nn", NN)("Conv3d")
+    >>> says("needle.nn", NN)("Softmax2d")
     Traceback (most recent call last):
-    AttributeError: needle.nn has no 'Conv3d'; there are layers of one and two dimensions: Conv2d, MaxPool2d, BatchNorm2d, ...
+    AttributeError: needle.nn has no 'Softmax2d'; Softmax(dim=1) is it
     """
 
     def missing(name: str) -> Any:

@@ -92,6 +92,11 @@ def _conv2d(module: Any) -> Iterator[Pair]:
     return _weight_and_bias(module, (2, 3, 1, 0))
 
 
+@register(nn.Conv3d, nn.ConvTranspose3d)
+def _conv3d(module: Any) -> Iterator[Pair]:
+    return _weight_and_bias(module, (2, 3, 4, 1, 0))
+
+
 @register(nn.BatchNorm1d)
 def _batch_norm(module: nn.BatchNorm1d) -> Iterator[Pair]:
     yield from _as_it_is(module)
