@@ -243,7 +243,10 @@ class Optimizer:
             new = {**{name: False for name in ("maximize",) if name in old}, **new}  # states from before there was one
             if set(old) - {"initial_lr"} != set(new) - {"initial_lr"}:
                 raise ValueError(f"{what}: options {', '.join(sorted(set(old) ^ set(new)))} are in only one of the two")
-            numbers = {name: self._option(what, name, value) for name, value in new.items() if name != "params"}
+            order = [
+                name for name in dict.fromkeys((*old, *new)) if name in new and name != "params"
+            ]  # a file has the same bytes
+            numbers = {name: self._option(what, name, new[name]) for name in order}
             groups.append({"params": old["params"], **numbers})
         states = {name: keyed(f"{what}: {name}", self.params, state[name]) for name in self.states}
         others = [name for name in state.get("kept", {}) if name not in self.states and isinstance(state[name], dict)]
