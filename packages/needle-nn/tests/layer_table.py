@@ -149,6 +149,13 @@ ROWS = [
         keep(conv_transpose2d),
     ),
     Row(
+        "ConvTranspose2d/by position",
+        lambda **d: nn.ConvTranspose2d(4, 6, 3, 2, 1, 1, 2, False, 2, **d),
+        (IMAGE,),
+        (2, 6, 14, 12),
+        keep(lambda p, x: conv_transpose2d(p, x, 2, 1, 1, 2, 2)),
+    ),
+    Row(
         "ConvTranspose2d/stride 2",
         lambda **d: nn.ConvTranspose2d(4, 3, 3, stride=2, padding=1, output_padding=1, **d),
         (IMAGE,),
@@ -289,6 +296,13 @@ ROWS = [
     Row("MSELoss/none", plain(lambda: nn.MSELoss("none")), ((3, 4), (3, 4)), (3, 4), of_x(lambda x, y: (x - y) ** 2)),
     Row("L1Loss", plain(nn.L1Loss), ((3, 4), (3, 4)), (), of_x(lambda x, y: abs(x - y).mean())),
     Row("HuberLoss", plain(nn.HuberLoss), ((3, 4), (3, 4)), (), of_x(lambda x, y: huber(1.0, x - y).mean())),
+    Row(
+        "HuberLoss/PyTorch's order",
+        plain(lambda: nn.HuberLoss("sum", 0.5)),
+        ((3, 4), (3, 4)),
+        (),
+        of_x(lambda x, y: huber(0.5, x - y).sum()),
+    ),
     Row(
         "HuberLoss/delta",
         plain(lambda: nn.HuberLoss(0.5, "sum")),

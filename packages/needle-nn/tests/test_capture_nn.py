@@ -218,6 +218,18 @@ def test_everything_at_once(seed):
     assert captured.plans[0].replays >= 9
 
 
+def test_a_step_turns_round():
+    """`maximize` of a group, set after the step was recorded."""
+
+    def calls(i, parts):
+        if i == 5:
+            parts[1].param_groups[0]["maximize"] = True
+        return batch(i)
+
+    captured = both(training(lambda params: optim.SGD(params, lr=0.1)), calls, 10)
+    assert sum(plan.replays for plan in captured.plans) >= 4 and not captured.refusals
+
+
 def test_weights_of_an_average_that_change():
     """With ramp a replay takes other weights than the recording; the average of ASGD begins after it."""
     captured = both(

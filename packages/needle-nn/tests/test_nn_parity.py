@@ -125,6 +125,7 @@ TWINS = {
     "Conv1d": Twin(lambda: tn.Conv1d(4, 3, 3), OIK),
     "Conv1d/all settings": Twin(lambda: tn.Conv1d(4, 6, 3, 2, 1, 2, 2, bias=False), OIK),
     "ConvTranspose2d": Twin(lambda: tn.ConvTranspose2d(4, 3, 3), OIHW),
+    "ConvTranspose2d/by position": Twin(lambda: tn.ConvTranspose2d(4, 6, 3, 2, 1, 1, 2, False, 2), OIHW),
     "ConvTranspose2d/stride 2": Twin(lambda: tn.ConvTranspose2d(4, 3, 3, 2, 1, 1), OIHW),
     "MaxPool2d": Twin(lambda: tn.MaxPool2d(2)),
     "MaxUnpool1d": Twin(lambda: tn.MaxUnpool1d(2)),
@@ -150,6 +151,7 @@ TWINS = {
     "MSELoss/none": Twin(lambda: tn.MSELoss(reduction="none")),
     "L1Loss": Twin(tn.L1Loss),
     "HuberLoss": Twin(tn.HuberLoss),
+    "HuberLoss/PyTorch's order": Twin(lambda: tn.HuberLoss("sum", 0.5)),
     "HuberLoss/delta": Twin(lambda: tn.HuberLoss("sum", 0.5)),
     "BCEWithLogitsLoss": Twin(tn.BCEWithLogitsLoss),
 }

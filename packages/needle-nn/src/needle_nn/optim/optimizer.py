@@ -9,7 +9,7 @@ import needle_ndarray as nd
 from needle.autograd import Tensor, with_gradients
 from needle.init import zeros_like
 from needle_ndarray import NDArray
-from needle_ndarray.extension import RULES, bounded, depends, repeat
+from needle_ndarray.extension import RULES, active_recorder, bounded, depends, repeat
 from needle_nn.moving import move_tensors
 from needle_nn.optim.clipping import clip_grad_norm
 from needle_nn.optim.options import Option, both_betas, number, tensors
@@ -160,16 +160,18 @@ class Optimizer:
         work = [(group, *with_gradients(group["params"])) for group in self.param_groups]
         if len(work) > 1 or not self.in_one_call:
             work = self._unshared(work)
-        depends(vars(self), "param_groups", *self.states)
+        if active_recorder() is not None:
+            depends(vars(self), "param_groups", *self.states)
+            for group in self.param_groups:
+                if "maximize" in group:
+                    depends(group, "maximize")
         repeat(self._advance)
         for group, params, arrays, grads in work:
             if not _PAIRS.fits_lists(arrays, grads):
                 arrays = [writable(p) for p in params]
                 grads = [g.astype(a.dtype, copy=False) for a, g in zip(arrays, grads, strict=True)]
-            if "maximize" in group:
-                depends(group, "maximize")
-                if group["maximize"]:
-                    grads = [-g for g in grads]
+            if group.get("maximize"):
+                grads = [-g for g in grads]
             if params:
                 self.update(group, params, arrays, grads)
 
@@ -243,7 +245,10 @@ class Optimizer:
             new = {**{name: False for name in ("maximize",) if name in old}, **new}  # states from before there was one
             if set(old) - {"initial_lr"} != set(new) - {"initial_lr"}:
                 raise ValueError(f"{what}: options {', '.join(sorted(set(old) ^ set(new)))} are in only one of the two")
-            numbers = {name: self._option(what, name, value) for name, value in new.items() if name != "params"}
+            order = [
+                name for name in dict.fromkeys((*old, *new)) if name in new and name != "params"
+            ]  # a file has the same bytes
+            numbers = {name: self._option(what, name, new[name]) for name in order}
             groups.append({"params": old["params"], **numbers})
         states = {name: keyed(f"{what}: {name}", self.params, state[name]) for name in self.states}
         others = [name for name in state.get("kept", {}) if name not in self.states and isinstance(state[name], dict)]
