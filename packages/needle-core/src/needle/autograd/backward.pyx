@@ -250,6 +250,9 @@ cdef object first_gradient(Tensor root, object out_grad):
         raise ValueError(f"backward: out_grad has shape {out_grad.shape}, the tensor {root.shape}")
     if out_grad.device != root.device:
         raise ValueError(f"backward: out_grad is on {out_grad.device}, the tensor on {root.device}; move it with .to(device)")
+    # A constant may have been written to after root was computed: it counts as it is now.
+    if type(out_grad) is Tensor and (<Tensor> out_grad).op is None and not (<Tensor> out_grad).wants_grad:
+        out_grad = out_grad.detach()
     return operators().ops.astype(out_grad, root.dtype)
 
 
