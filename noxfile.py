@@ -275,7 +275,7 @@ def arm64(session: nox.Session) -> None:
     session.install(ZIG, *TRANSLATE, "pip")
     sources = [str(staged(name, "arm64", {}) / "source") for name in PACKAGES if PACKAGES[name].compiled]
     into = ("--into", str(ROOT / ".nox" / "arm64-machine"))
-    options = ("--", *session.posargs) if session.posargs else ()
+    options = ("--pytest", *session.posargs) if session.posargs else ()
     session.run("python", "tools/arm64.py", *sources, *into, *options, env={"NEEDLE_BUILD_OPTIMIZE": "1"})
 
 

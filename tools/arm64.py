@@ -1,6 +1,6 @@
 """Build needle-ndarray and needle-core for 64-bit ARM with Linux and run tests of theirs on an emulated processor.
 
-    python tools/arm64.py NDARRAY CORE --into FOLDER [-- PYTEST ARGUMENTS]
+    python tools/arm64.py NDARRAY CORE --into FOLDER [--pytest ARGUMENTS]
 
 NDARRAY and CORE are clean copies of the packages. Python is Debian's, NumPy, OpenBLAS and the compiler (ziglang) are PyPI's, and
 qemu-user runs it all without a container: `apt install mmdebstrap qemu-user-static`, or unpack the two on PATH.
@@ -134,7 +134,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("sources", nargs=2, type=Path)
     parser.add_argument("--into", type=Path, required=True)
-    parser.add_argument("pytest", nargs="*", help="instead of the suites")
+    parser.add_argument("--pytest", nargs=argparse.REMAINDER, default=[], help="its arguments, instead of the suites")
     asked = parser.parse_args()
     sources = [source.resolve() for source in asked.sources]
     into = asked.into.resolve()

@@ -102,6 +102,7 @@ t.from_numpy(numpy.arange(3)) | t.arange(4) | t.arange(1, 7, 2) | t.arange(0, 1,
 t.arange(start=1, end=3) | t.linspace(0, 1, 5) | t.linspace(0, 1, steps=3) | t.full((2, 2), 7) | t.full((2,), 0.5)
 t.full((1,), True) | t.full_like(k, 3) | t.empty(2, 3).shape == (2, 3) | t.empty_like(k).shape == (2, 3) | t.eye(3)
 t.eye(2, 3) | t.zeros(2, 3) | t.zeros((2,), dtype=t.long) | t.ones(2, dtype=t.bool) | t.zeros_like(k) | t.ones_like(x)
+x.type(t.DoubleTensor) | k.type("torch.FloatTensor") | x.type(t.LongTensor)
 t.FloatTensor([1, 2]) | t.LongTensor([1.0, 2.0]) | t.BoolTensor([1, 0]) | t.DoubleTensor([1]) | t.IntTensor([3])
 t.rand(2, 3).shape == (2, 3) | t.randn((2,)).dtype == t.float32 | t.rand_like(x).shape == (2, 3)
 t.randn_like(x).shape == (2, 3) | t.randint(3, 4, (2,)) | t.randint(1, (2,)) | t.randint(0, 1, size=(2,)) | t.randint_like(k, 1)

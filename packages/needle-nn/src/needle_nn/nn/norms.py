@@ -11,6 +11,7 @@ True
 from typing import Any, SupportsIndex
 
 from needle import Tensor, init, no_grad, ops
+from needle.ops.network import batch_norm
 from needle.typing import DeviceLike, DTypeLike, Shape
 from needle_nn.nn.functional import maps
 from needle_nn.nn.module import Module, Parameter, check_sizes, expect
@@ -105,7 +106,7 @@ class BatchNorm1d(Module):
         if self.as_torch and self.training and self.running_mean is not None:
             with no_grad():
                 self.num_batches_tracked.add_(1)
-        return ops.batch_norm(
+        return batch_norm(
             x,
             weight,
             bias,

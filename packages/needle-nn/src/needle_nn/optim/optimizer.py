@@ -15,6 +15,8 @@ from needle_nn.optim.clipping import clip_grad_norm
 from needle_nn.optim.options import Option, both_betas, number, tensors
 from needle_nn.optim.state import check_complete, keyed, numbered, of_parameters, parts, restored
 
+_PAIRS = RULES["sgd_step"]  # of a parameter and its gradient
+
 
 class Optimizer:
     """Base of the optimizers. A subclass declares its numbers and states, and writes `update`.
@@ -165,7 +167,7 @@ class Optimizer:
                     depends(group, "maximize")
         repeat(self._advance)
         for group, params, arrays, grads in work:
-            if not RULES["sgd_step"].fits_lists(arrays, grads):
+            if not _PAIRS.fits_lists(arrays, grads):
                 arrays = [writable(p) for p in params]
                 grads = [g.astype(a.dtype, copy=False) for a, g in zip(arrays, grads, strict=True)]
             if group.get("maximize"):

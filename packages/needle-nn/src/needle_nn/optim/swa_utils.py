@@ -11,7 +11,6 @@
 ([[3.0]], [[3.0]], [[4.0]])
 """
 
-import copy
 import math
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -87,7 +86,9 @@ class AveragedModel(Module):
         super().__init__()
         if avg_fn is not None and multi_avg_fn is not None:
             raise TypeError("AveragedModel: avg_fn and multi_avg_fn: expected one of them")
-        self.module = copy.deepcopy(model)
+        from copy import deepcopy  # only here: importing needle.optim is to stay cheap
+
+        self.module = deepcopy(model)
         if device is not None:
             self.module.to(device)
         self.register_buffer("n_averaged", Tensor(0, dtype="int64", device=device, requires_grad=False))
