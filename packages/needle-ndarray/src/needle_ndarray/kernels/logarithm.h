@@ -92,7 +92,7 @@ NEEDLE_INLINE vec FN(log_edges)(vec (*log_normal)(vec), vec x, T log_shift)
 NEEDLE_INLINE mask FN(is_special)(vec x)
 {
     const UNSIGNED one = (UNSIGNED) 1 << FN(format).mantissa, flip = (UNSIGNED) 1 << (8 * sizeof(T) - 1);
-    return (mask) x + (INTEGER) (flip - one) >= (mask) {0} + (INTEGER) (flip + one * 2 * FN(format).bias);
+    return (mask) x + (INTEGER) (flip - one) > (mask) {0} + (INTEGER) (flip + one * 2 * FN(format).bias - 1);
 }
 
 static __attribute__((noinline)) vec FN(log_any)(vec x)
