@@ -68,7 +68,7 @@ BITS = {
     "asinh": ("83d921f1eb6c", "c1ce93c290b3", "83d921f1eb6c", "6e5511b19fc4"),
     "acosh": ("af7d0dbf7214", "ec80ec7e45c3", "af7d0dbf7214", "21511d8bff84"),
     "atanh": ("aba4958b0934", "5256683d9246", "aba4958b0934", "93b5dd7e6329"),
-    "gelu": ("13e7749478b8", "93cf8b9edb60", "11ef70fe93a9", "7285734e60c5"),
+    "gelu": ("b323c771584c", "a52eb64cdefc", "65bce4e17100", "590afc69b324"),
     "silu": ("69372aa04139", "9a9b8f3324e7", "ab3017975f3a", "8dabadb91dea"),
     "power": ("ada26cc1a6c0", "a12476c5ad33", "ada26cc1a6c0", "a424eef2fa65"),
     "atan2": ("e84acc56446a", "9bf8821aab1b", "e84acc56446a", "9bf8821aab1b"),

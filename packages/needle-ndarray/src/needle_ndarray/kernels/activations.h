@@ -51,7 +51,7 @@ static void FN(gelu)(const T *x, T *out, ptrdiff_t n)
 {
     for (ptrdiff_t i = 0; i < n; i += LANES) {
         vec zero = {0}, v = FN(load)(x + i), w = FN(smaller)(zero + FN(last), v), bell; /* as infinity times 0 is NaN */
-        FN(store)(FN(fma)(-FN(abs)(w), FN(normal)(v, &bell), FN(larger)(-zero, v)), out + i);
+        FN(store)(FN(fma)(-FN(abs)(w), FN(normal)(w, &bell), FN(larger)(-zero, v)), out + i);
     }
 }
 

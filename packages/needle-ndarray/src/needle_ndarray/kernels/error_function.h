@@ -71,8 +71,9 @@ NEEDLE_INLINE vec FN(normal)(vec x, vec *bell)
     *bell = FN(scaled_down)(r + 1, (mask) k);
     low = t - (T) 0.3125; /* the first of the sum's terms on its own: one rounding less */
     p = FN(polynomial)(low, FN(cdf_terms) + 1, NEEDLE_COUNT(FN(cdf_terms)) - 1);
-    t = t * FN(fma)(low, p, zero + FN(cdf_terms)[0]);
-    return FN(scaled_down)(FN(fma)(t, r, t), (mask) k);
+    p = FN(fma)(low, p, zero + FN(cdf_terms)[0]);
+    sum = t * p;
+    return FN(scaled_down)(FN(fma)(sum, r, FN(product_rest)(t, p, sum)) + sum, (mask) k);
 }
 
 #endif
