@@ -274,10 +274,9 @@ def arm64(session: nox.Session) -> None:
     """needle-ndarray and needle-core on an emulated ARM processor; needs `apt install mmdebstrap qemu-user-static`."""
     session.install(ZIG, *TRANSLATE, "pip")
     sources = [str(staged(name, "arm64", {}) / "source") for name in PACKAGES if PACKAGES[name].compiled]
-    into = str(ROOT / ".nox" / "arm64-machine")
-    session.run(
-        "python", "tools/arm64.py", *sources, "--into", into, "--", *session.posargs, env={"NEEDLE_BUILD_OPTIMIZE": "1"}
-    )
+    into = ("--into", str(ROOT / ".nox" / "arm64-machine"))
+    options = ("--pytest", *session.posargs) if session.posargs else ()
+    session.run("python", "tools/arm64.py", *sources, *into, *options, env={"NEEDLE_BUILD_OPTIMIZE": "1"})
 
 
 @nox.session
@@ -348,9 +347,11 @@ def cuda_emulated(session: nox.Session) -> None:
 
 @nox.session
 def cuda_compile(session: nox.Session) -> None:
-    """NVRTC compiles every kernel for three architectures, and none spills; needs no GPU."""
+    """NVRTC compiles every kernel, and none spills; each for one of three architectures, `-- all` for all. Needs no GPU."""
     install(session, "cuda", extras="[test,cuda12]")
-    pytest(session, f"{tests_of('cuda')}/test_compile.py", *session.posargs, NEEDLE_CUDA_COMPILE="1")
+    chosen = ["-m", "slow or not slow" if "all" in session.posargs else "not slow"]
+    options = [option for option in session.posargs if option != "all"]
+    pytest(session, f"{tests_of('cuda')}/test_compile.py", *chosen, *options, NEEDLE_CUDA_COMPILE="1")
 
 
 @nox.session

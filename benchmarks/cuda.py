@@ -10,12 +10,15 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
 import needle as ndl
-from needle import nn
-from needle_nn.models import GPT, LanguageModel, LeNet, MLPResNet, ResNet9
+from benchmarks.models_needle import train
+from benchmarks.workloads import BATCHES, TITLES
 
 ROUNDS, SECONDS = 7, 0.2
 rng = np.random.default_rng(0)
@@ -69,61 +72,9 @@ def ops(device, torch) -> list[tuple[str, float, float | None]]:
     return rows
 
 
-# ---- Train steps ---------------------------------------------------------------------------------------------------
+# ---- Train steps: those of the other benchmarks, on another device --------------------------------------------------
 
-
-def images(batch: int, *shape: int) -> tuple[np.ndarray, np.ndarray]:
-    return rng.normal(size=(batch, *shape)).astype(np.float32), rng.integers(0, 10, batch)
-
-
-def words(batch: int, steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """(steps, batch) of numbers of words, and those that follow them."""
-    ids = rng.integers(0, 1000, (steps + 1, batch))
-    return ids[:-1], ids[1:].reshape(-1)
-
-
-def sentences(batch: int, steps: int) -> tuple[np.ndarray, np.ndarray]:
-    ids = rng.integers(0, 1000, (batch, steps + 1))
-    return ids[:, :-1], ids[:, 1:].reshape(-1)
-
-
-def language_model(device):
-    return LanguageModel(200, 1000, 200, num_layers=2, seq_model="lstm", seq_len=35, device=device)
-
-
-def transformer(device):
-    return GPT(1000, 35, embedding_size=128, num_layers=4, num_head=4, device=device)
-
-
-# name: (model on a device, a batch of data, batch, outputs of the model)
-MODELS = {
-    "MLPResNet": (lambda device: MLPResNet(784, 100, device=device), lambda n: images(n, 784), 128, lambda model, x: model(x)),
-    "LeNet": (lambda device: LeNet(device=device), lambda n: images(n, 1, 28, 28), 128, lambda model, x: model(x)),
-    "ResNet9": (lambda device: ResNet9(device=device), lambda n: images(n, 3, 32, 32), 128, lambda model, x: model(x)),
-    "LSTM language model, 2 layers, 35 steps": (language_model, lambda n: words(n, 35), 32, lambda model, x: model(x)[0]),
-    "transformer language model, 4 layers": (
-        transformer, lambda n: sentences(n, 35), 32, lambda model, x: model(x).reshape(-1, 1000)
-    ),
-}  # fmt: skip
-
-
-def train_step(name: str, device, batch: int = 0) -> Callable[[], object]:
-    """A function that does one step of training."""
-    build, data, usual, forward = MODELS[name]
-    model = build(device)
-    optimizer = ndl.optim.Adam(model.parameters(), lr=1e-3)
-    loss_of = nn.SoftmaxLoss()
-    x, y = data(batch or usual)
-    inputs = ndl.Tensor(x, device=device, requires_grad=False)
-    labels = ndl.Tensor(y, device=device, requires_grad=False)
-
-    def step():
-        optimizer.reset_grad()
-        loss = loss_of(forward(model, inputs), labels)
-        loss.backward()
-        optimizer.step()
-
-    return step
+MODELS = ("mlpresnet", "lenet", "resnet9", "lstm ptb", "transformer ptb")
 
 
 def count() -> None:
@@ -132,12 +83,12 @@ def count() -> None:
 
     print("| train step | launches | most of them |\n|---|---|---|")
     for name in MODELS:
-        step = train_step(name, ndl.cuda(), batch=2)
+        step = train(name, 2, device=ndl.cuda())
         step()
         with count_launches() as launches:
             step()
         most = ", ".join(f"{times} `{kernel}`" for kernel, times in launches.most_common(5))
-        print(f"| {name} | {sum(launches.values())} | {most} |", flush=True)
+        print(f"| {TITLES[name]} | {sum(launches.values())} | {most} |", flush=True)
 
 
 def main() -> None:
@@ -160,8 +111,10 @@ def main() -> None:
     for name, needle, other in ops(device, torch):
         print(f"| {name} | {1e6 * needle:.1f} µs | {'' if other is None else f'{1e6 * other:.1f} µs'} |")
     print("\n| train step | Needle |\n|---|---|")
-    for name, (_, _, batch, _) in MODELS.items():
-        print(f"| {name}, batch {batch} | {1e3 * median_time(train_step(name, device), device.synchronize):.2f} ms |")
+    for name in MODELS:
+        batch = BATCHES[name][0]
+        took = median_time(train(name, batch, device=device), device.synchronize)
+        print(f"| {TITLES[name]}, batch {batch} | {1e3 * took:.2f} ms |")
 
 
 if __name__ == "__main__":

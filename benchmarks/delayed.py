@@ -44,7 +44,6 @@ class Delayed(MPI):
     network: scaling.Network | None = None
     free = 0.0  # when the way out of this rank is free again
     waited = 0.0  # a clock that messages alone move
-    shipped = 0  # bytes
 
     def now(self) -> float:
         return time.monotonic() if WALL else self.waited
@@ -57,7 +56,6 @@ class Delayed(MPI):
     def _ship(self, content: np.ndarray, to: int) -> list[Any]:
         """Send bytes, and when they arrive; what has to be kept until then."""
         now = self.now()
-        self.shipped += content.nbytes
         if self.network is not None:
             self.free = max(now, self.free) + content.nbytes / self.network.bandwidth
             now = self.free + self.network.latency

@@ -78,7 +78,7 @@ def _needle(framework: str, random: bool) -> dict[str, Any]:
 def _generation(framework: str) -> dict[str, Any]:
     """decode and prefill; imported when called, as commits of before that are compared have no generation."""
     module = f"benchmarks.generation_{framework}"
-    return {name: lambda name=name: getattr(import_module(module), name)() for name in ("decode", "prefill")}
+    return {name: lambda *how, name=name: getattr(import_module(module), name)(*how) for name in ("decode", "prefill")}
 
 
 def _torch(framework: str, random: bool) -> dict[str, Any]:

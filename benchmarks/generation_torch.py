@@ -1,5 +1,6 @@
 """The same in PyTorch eager, as it is best written there: keys and values written into buffers, weights as nn.Linear has them."""
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -41,15 +42,18 @@ class GPT2(nn.Module):
         self.wte, self.wpe = nn.Embedding(50257, WIDTH), nn.Embedding(1024, WIDTH)
         self.h = nn.ModuleList([Block() for _ in range(LAYERS)])
         self.ln_f = nn.LayerNorm(WIDTH)
+        self.lm_head = nn.Linear(WIDTH, 50257, bias=False)
+        self.lm_head.weight = self.wte.weight
 
     def forward(self, ids: Any, caches: Any, before: int) -> Any:
         x = self.wte(ids) + self.wpe.weight[before : before + ids.shape[1]]
         for block, cache in zip(self.h, caches, strict=True):
             x = block(x, cache, before)
-        return F.linear(self.ln_f(x[:, -1:]), self.wte.weight)
+        return self.lm_head(self.ln_f(x[:, -1:]))
 
 
-def build() -> GPT2:
+def build(weights: str = "float32") -> GPT2:
+    """Weights are float32, bfloat16 (and so is all else), or bytes (and so is what meets them, as its eager mode has it)."""
     model = GPT2().eval()
     there = {f"transformer.{name}": p for name, p in model.named_parameters()}
     maps = {name for name, p in there.items() if ".c_" in name and p.ndim == 2}  # (in, out) in files
@@ -57,17 +61,21 @@ def build() -> GPT2:
     with torch.no_grad():
         for name, values in gpt2_weights(shapes).items():
             there[name].copy_(torch.from_numpy(values.T if name in maps else values))
-    return model
+    if weights == "bytes":
+        with warnings.catch_warnings():  # it has moved to a package of its own
+            warnings.simplefilter("ignore")
+            return torch.ao.quantization.quantize_dynamic(model, {nn.Linear})
+    return model.to(getattr(torch, weights))
 
 
-def caches(length: int) -> list[tuple[Any, Any]]:
+def caches(length: int, dtype: Any = torch.float32) -> list[tuple[Any, Any]]:
     shape = (1, HEADS, length, WIDTH // HEADS)
-    return [(torch.empty(shape), torch.empty(shape)) for _ in range(LAYERS)]
+    return [(torch.empty(shape, dtype=dtype), torch.empty(shape, dtype=dtype)) for _ in range(LAYERS)]
 
 
-def decode() -> Callable[[], Any]:
-    model, (first, last) = build(), GPT2_BEFORE
-    held, token, length = caches(last + 1), torch.tensor([[7]]), first
+def decode(weights: str = "float32") -> Callable[[], Any]:
+    model, (first, last) = build(weights), GPT2_BEFORE
+    held, token, length = caches(last + 1, model.ln_f.weight.dtype), torch.tensor([[7]]), first
     with torch.inference_mode():
         model(torch.from_numpy(gpt2_ids(first)), held, 0)
 

@@ -36,13 +36,14 @@ def logits(model: Any, x: Any) -> Any:
     return out[0] if isinstance(out, tuple) else out
 
 
-def train(name: str, batch: int, random: bool = True) -> Callable[[], Any]:
+def train(name: str, batch: int, random: bool = True, device: Any = None) -> Callable[[], Any]:
     """A function that does a step and returns the loss."""
-    model = build(name, DROP if random else 0.0)
+    device = device or ndl.cpu()
+    model = build(name, DROP if random else 0.0).to(device)
     squares = name in LR
     loss_of = nn.MSELoss() if squares else nn.SoftmaxLoss()
     update = optim.SGD(model.parameters(), lr=LR[name]) if squares else optim.Adam(model.parameters(), lr=1e-3)
-    x, y = (ndl.Tensor(a, requires_grad=False) for a in batch_of(name, batch))
+    x, y = (ndl.Tensor(a, device=device, requires_grad=False) for a in batch_of(name, batch))
 
     def step() -> Any:
         update.reset_grad()

@@ -1,7 +1,7 @@
 """Pictures of results as SVG files: bars of ratios, curves over sizes, targets. Each brings its own ground, light or dark."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from benchmarks.results import NAMES
@@ -133,45 +133,55 @@ def curves(title: str, rows: Sequence[dict[str, Any]]) -> str:
     wide, high, left, top = 300, 230, 56, 84
     parts = legend(((NAMES[f], COLORS[f]) for f in frameworks), 16, 46)
     for i, name in enumerate(names):
-        panel = [r for r in rows if r["name"].split()[0] == name]
-        parts += _panel(name, panel, frameworks, left + i * (wide + 56), top, wide, high)
+        lines = []
+        for f in reversed(frameworks):
+            known = [
+                (r["elements"], r["times"][f]["best"]) for r in rows if r["name"].split()[0] == name and f in r["times"]
+            ]
+            lines.append((COLORS[f], [
+                (math.log10(n), math.log10(t / n * 1e9), f"{NAMES[f]}: {readable(t)} for {n:,} elements") for n, t in known
+            ]))  # fmt: skip
+        xs, ys = ([spot[k] for _, spots in lines for spot in spots] for k in (0, 1))
+        powers = {p: tag("tspan", "10", tag("tspan", p, dy=-4, font_size=8)) for p in whole(xs)}
+        place = (left + i * (wide + 56), top, wide, high)
+        parts += panel(f"{name}: ns per element", lines, powers, {p: f"{10.0**p:g}" for p in whole(ys)}, place)
+        parts.append(
+            tag("text", "elements", x=place[0] + wide / 2, y=top + high + 34, text_anchor="middle", class_="tick")
+        )
     return document(left + len(names) * (wide + 56) - 32, top + high + 46, title, parts)
 
 
-def _panel(
-    name: str, rows: Sequence[dict[str, Any]], frameworks: list[str], left: float, top: float, wide: float, high: float
+def whole(values: Sequence[float]) -> range:
+    """Whole numbers from below the smallest to above the largest, two at least."""
+    low = math.floor(min(values, default=0))
+    return range(low, max(math.ceil(max(values, default=0)), low + 1) + 1)
+
+
+def panel(
+    title: str,
+    lines: Iterable[tuple[str, Sequence[tuple[float, float, str]]]],
+    x_marks: Mapping[Any, Any],
+    y_marks: Mapping[Any, Any],
+    place: tuple[float, float, float, float],
 ) -> list[Markup]:
-    values = [t["best"] / r["elements"] * 1e9 for r in rows for t in r["times"].values()]
-    xs = [math.log10(r["elements"]) for r in rows]
-    if not values:
-        return []
-    low, span = math.floor(math.log10(min(values))), 1e-9
-    span = max(math.ceil(math.log10(max(values))) - low, 1)
-    width = max(max(xs) - min(xs), 1e-9)
+    """Lines, of a colour and points (x, y, note), over a grid of marks with their labels; `place` is (left, top, width, height)."""
+    left, top, wide, high = place
 
-    def place(elements: float, value: float) -> tuple[float, float]:
-        x = left + wide * (math.log10(elements) - min(xs)) / width
-        return x, top + high - high * (math.log10(value) - low) / span
+    def x_of(x: float) -> float:
+        return left + wide * (x - min(x_marks)) / (max(x_marks) - min(x_marks))
 
-    parts = [tag("text", f"{name}: ns per element", x=left, y=top - 10)]
-    for power in range(low, low + span + 1):
-        _, y = place(10 ** min(xs), 10.0**power)
-        parts.append(tag("line", x1=left, x2=left + wide, y1=y, y2=y, class_="grid"))
-        parts.append(tag("text", f"{10.0**power:g}", x=left - 6, y=y + 4, text_anchor="end", class_="tick"))
-    for power in range(math.ceil(min(xs)), math.floor(max(xs)) + 1):
-        x, _ = place(10.0**power, 10.0**low)
-        parts.append(tag("line", x1=x, x2=x, y1=top, y2=top + high, class_="grid"))
-        label = tag("tspan", power, dy=-4, font_size=8)
-        parts.append(tag("text", "10", label, x=x, y=top + high + 16, text_anchor="middle", class_="tick"))
-    parts.append(tag("text", "elements", x=left + wide / 2, y=top + high + 34, text_anchor="middle", class_="tick"))
-    for framework in reversed(frameworks):
-        points = [(r["elements"], r["times"][framework]["best"]) for r in rows if framework in r["times"]]
-        spots = [place(n, best / n * 1e9) for n, best in points]
-        if not spots:
-            continue
-        path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in spots)
-        parts.append(tag("path", d=path, fill="none", stroke=COLORS[framework], stroke_width=2))
-        for (x, y), (n, best) in zip(spots, points, strict=True):
-            note = tag("title", f"{NAMES[framework]}: {readable(best)} for {n:,} elements")
-            parts.append(tag("circle", note, cx=x, cy=y, r=2.6, fill=COLORS[framework]))
+    def y_of(y: float) -> float:
+        return top + high - high * (y - min(y_marks)) / (max(y_marks) - min(y_marks))
+
+    parts = [tag("text", title, x=left, y=top - 10)]
+    for y, label in y_marks.items():
+        parts.append(tag("line", x1=left, x2=left + wide, y1=y_of(y), y2=y_of(y), class_="grid"))
+        parts.append(tag("text", label, x=left - 6, y=y_of(y) + 4, text_anchor="end", class_="tick"))
+    for x, label in x_marks.items():
+        parts.append(tag("line", x1=x_of(x), x2=x_of(x), y1=top, y2=top + high, class_="grid"))
+        parts.append(tag("text", label, x=x_of(x), y=top + high + 16, text_anchor="middle", class_="tick"))
+    for color, points in lines:
+        path = "L".join(f"{x_of(x):.1f} {y_of(y):.1f}" for x, y, _ in points)
+        parts += [tag("path", d="M" + path, fill="none", stroke=color, stroke_width=2)] if points else []
+        parts += [tag("circle", tag("title", note), cx=x_of(x), cy=y_of(y), r=2.6, fill=color) for x, y, note in points]
     return parts

@@ -6,10 +6,15 @@ A message of n bytes takes latency + n / bandwidth. The steps of a training over
 
 import argparse
 import math
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from benchmarks import pictures  # noqa: E402
+
 WHOLE = 1 << 16  # up to so many bytes on all ranks together go in one message, as in needle_nn.distributed
 SMALL = 1 << 15  # up to so many bytes an all_gather doubles what it has in every round, as Open MPI does
 
@@ -137,45 +142,20 @@ def table_of_changes(ranks: int = 1024) -> str:
 # ---- The picture -----------------------------------------------------------------------------------------------------------
 
 COLOURS = ("#2f6db5", "#c2410c", "#3f8f4f", "#8a4fb0", "#b08900")
-WIDTH, HEIGHT, LEFT, TOP, GAP = 250, 190, 46, 42, 26
 
 
 def picture() -> str:
     """Share of computing by the number of ranks, a panel for each network and a line for each model."""
-    width = LEFT + len(NETWORKS) * (WIDTH + GAP)
-    height = TOP + HEIGHT + 34 + 18 * len(MODELS)
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" role="img"'
-        ' style="max-width:100%;height:auto" font-family="Helvetica, Arial, sans-serif" font-size="11">',
-        "<title>Share of a step that ranks compute, by the number of ranks</title>",
-        '<rect width="100%" height="100%" fill="#ffffff"/>',
-    ]
+    named = [(model.name, color) for model, color in zip(MODELS, COLOURS, strict=True)]
+    parts = [*pictures.legend(named[:3], 16, 46), *pictures.legend(named[3:], 16, 64)]
     for i, network in enumerate(NETWORKS):
-        x0 = LEFT + i * (WIDTH + GAP)
-        lines += panel(network, x0)
-    for i, model in enumerate(MODELS):
-        y = TOP + HEIGHT + 46 + 18 * i
-        lines.append(f'<path d="M{LEFT} {y - 4} h24" stroke="{COLOURS[i]}" stroke-width="2"/>')
-        lines.append(f'<text x="{LEFT + 32}" y="{y}" fill="#1f2430">{model.name}</text>')
-    return "\n".join([*lines, "</svg>", ""])
-
-
-def panel(network: Network, x0: float) -> list[str]:
-    def at(p: int, share: float) -> str:
-        return f"{x0 + WIDTH * math.log2(p) / math.log2(RANKS[-1]):.1f} {TOP + HEIGHT * (1 - share):.1f}"
-
-    lines = [f'<text x="{x0}" y="{TOP - 14}" font-size="13" font-weight="600" fill="#1f2430">{network.name}</text>']
-    for share in (0, 0.25, 0.5, 0.75, 1):
-        y = TOP + HEIGHT * (1 - share)
-        lines.append(f'<path d="M{x0} {y:.1f} h{WIDTH}" stroke="#dddddd"/>')
-        lines.append(f'<text x="{x0 - 6}" y="{y + 4:.1f}" text-anchor="end" fill="#555b66">{share:.0%}</text>')
-    for p in RANKS[::2]:
-        x = at(p, 0).split()[0]
-        lines.append(f'<text x="{x}" y="{TOP + HEIGHT + 16}" text-anchor="middle" fill="#555b66">{p:,}</text>')
-    for i, model in enumerate(MODELS):
-        path = " L".join(at(p, efficiency(model, p, network)) for p in RANKS)
-        lines.append(f'<path d="M{path}" fill="none" stroke="{COLOURS[i]}" stroke-width="2"/>')
-    return lines
+        lines = []
+        for model, color in zip(MODELS, COLOURS, strict=True):
+            shares = [(math.log2(p), efficiency(model, p, network), p) for p in RANKS]
+            lines.append((color, [(x, share, f"{model.name}: {share:.0%} on {p:,}") for x, share, p in shares]))
+        ranks, shares = {math.log2(p): f"{p:,}" for p in RANKS[::2]}, {y / 4: f"{y / 4:.0%}" for y in range(5)}
+        parts += pictures.panel(network.name, lines, ranks, shares, (50 + i * 300, 110, 250, 190))
+    return pictures.document(950, 334, "Share of a step that ranks compute, by the number of ranks", parts)
 
 
 def main() -> None:

@@ -35,6 +35,7 @@ TITLES |= {"transformer wide": "transformer LM, 4 layers of 256", "deep": "20-la
 LR = {"mlp": 0.01, "deep": 0.01}  # SGD; the others learn by Adam, at 0.001
 DROP = 0.1  # MLPResNet's
 GPT2_BEFORE, GPT2_PROMPT = (64, 320), 512  # tokens before the one that is computed, tokens of a prompt
+GPT2_SIZE = 124_439_808  # parameters
 DATASET = (10000, 784)  # rows of data loading
 
 

@@ -92,6 +92,13 @@ def test_the_versions_of_the_four_fit(repository, python):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("name", ["ndarray", "core", "nn", "cuda"])
+def test_the_changelog_of_the_first_release_is_a_list_of_what_there_is(texts, name):
+    """Not a diary of repairs to what nobody has installed. A merge that keeps both sides may bring the old text back."""
+    text = texts[f"packages/needle-{name}/CHANGELOG.md"]
+    assert text.count("\n") < 90 and text.count("\nThe first release") == 1
+
+
 def test_workflows_name_sessions_that_exist(texts):
     sessions = set(re.findall(r"@nox\.session\n(?:@each_package\n)?def (\w+)", texts["noxfile.py"]))
     named = re.findall(

@@ -1,6 +1,6 @@
 """Build needle-ndarray and needle-core for 64-bit ARM with Linux and run tests of theirs on an emulated processor.
 
-    python tools/arm64.py NDARRAY CORE --into FOLDER [-- PYTEST ARGUMENTS]
+    python tools/arm64.py NDARRAY CORE --into FOLDER [--pytest ARGUMENTS]
 
 NDARRAY and CORE are clean copies of the packages. Python is Debian's, NumPy, OpenBLAS and the compiler (ziglang) are PyPI's, and
 qemu-user runs it all without a container: `apt install mmdebstrap qemu-user-static`, or unpack the two on PATH.
@@ -34,10 +34,10 @@ WHEELS = [
 PLATFORMS = ["manylinux2014_aarch64", "manylinux_2_17_aarch64", "manylinux_2_27_aarch64", "manylinux_2_28_aarch64"]
 #: With the processor that qemu calls `max`, kernels of OpenBLAS for SVE give NaN.
 PROCESSOR = "cortex-a72"
-#: (folder of tests, files, arguments): each line is a process of its own, and none of the tests starts another.
+#: (folder of tests, files, arguments): each line is a process of its own.
 SUITES = [
     ("needle-ndarray", ["test_contract", "test_views"], []),
-    ("needle-ndarray", ["test_matmul_cpu", "test_short_rows", "test_fused", "test_threads"], ["-k", "not subprocess"]),
+    ("needle-ndarray", ["test_matmul_cpu", "test_short_rows", "test_fused", "test_threads"], []),
     ("needle-core", ["test_ops"], ["-k", "forward and cpu and not cpu_numpy"]),
 ]
 ROOT = Path(__file__).resolve().parent.parent
@@ -98,12 +98,19 @@ class Machine:
             str(root),
             str(root / f"usr/bin/python{PYTHON}"),
         ]
+        started = (
+            into / "started"
+        )  # what sys.executable becomes: a process of an ARM program can be started by qemu alone
+        started.mkdir(exist_ok=True)
+        (started / "python").write_text(f'#!/bin/sh\nexec {shlex.join(self.python)} "$@"\n')
+        (started / "python").chmod(0o755)
+        (started / "sitecustomize.py").write_text(f"import sys\n\nsys.executable = {str(started / 'python')!r}\n")
         include = headers(into, root)
         zig = Path(ziglang.__file__).parent / "zig"
         compiler = into / "cc"  # runs on this machine: the emulated process starts it like any other
         compiler.write_text(f'#!/bin/sh\nexec {shlex.quote(str(zig))} cc -target aarch64-linux-gnu.2.36 "$@"\n')
         compiler.chmod(0o755)
-        paths = [packages(into), *(source / "src" for source in sources)]
+        paths = [started, packages(into), *(source / "src" for source in sources)]
         self.environment = os.environ | {
             "PYTHONPATH": os.pathsep.join(map(str, paths)),
             "PYTHONDONTWRITEBYTECODE": "1",
@@ -127,7 +134,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("sources", nargs=2, type=Path)
     parser.add_argument("--into", type=Path, required=True)
-    parser.add_argument("pytest", nargs="*", help="instead of the suites")
+    parser.add_argument("--pytest", nargs=argparse.REMAINDER, default=[], help="its arguments, instead of the suites")
     asked = parser.parse_args()
     sources = [source.resolve() for source in asked.sources]
     into = asked.into.resolve()

@@ -23,7 +23,10 @@ DIRECTIVES = {
     "embedsignature.format": "clinic",  # what inspect.signature reads
 }
 WARN = ["-Wno-unused-function"]  # Cython writes more than a module needs
-COMPILE = ["-O" + os.environ.get("NEEDLE_BUILD_OPTIMIZE", "2"), "-g0", *WARN]
+# Tensors are made by compiled code, for which Cython's other way of making objects is a detour.
+COMPILE = ["-O" + os.environ.get("NEEDLE_BUILD_OPTIMIZE", "2"), "-g0", "-DCYTHON_VECTORCALL_TPNEW=0", *WARN]
+# Fields that were just written one by one are read: loads of two at a time would wait for the stores.
+COMPILE += ["-fno-tree-slp-vectorize", "-falign-functions=64"]
 ENGINE = [
     "values",
     "recording",

@@ -64,10 +64,13 @@ COMPILE = [
     "-fopenmp-simd",  # loops as vectors; threads are our own (thread_pool.h)
     "-Wno-unused-function",
     "-Wno-tautological-compare",
+    "-DCYTHON_VECTORCALL_TPNEW=0",  # arrays are made by compiled code, for which Cython's other way is a detour
 ]
 # Loops are in the kernels; the rest is calls, which -O3 only makes larger.
 OPTIMIZE, OPTIMIZE_KERNELS = (f"-O{os.environ.get('NEEDLE_BUILD_OPTIMIZE', level)}" for level in "23")
 COMPILE += ["-O0", "-g1", "-fsanitize=address,undefined", "-fno-omit-frame-pointer"] if DEBUG else [OPTIMIZE, "-g0"]
+# What is not a kernel reads fields that it has just written one by one: loads of two at a time would wait for the stores.
+CALLS = ["-fno-tree-slp-vectorize", "-falign-functions=64"]
 FASTER = [] if DEBUG else [OPTIMIZE_KERNELS]
 LINK = ["-fsanitize=address,undefined"] if DEBUG else []
 # Lists and tuples come from users, so their bounds are checked; loops of the kernels run over memory that was.
@@ -121,7 +124,7 @@ def translate(pyx, directives):
 def extensions():
     """One C file per .pyx; a kernel's C file is compiled once per level into kernels/<level>/."""
     names = MODULES + [f"cpu_backend.{name}" for name in CPU_BACKEND]
-    modules = [extension(f"needle_ndarray.{name}", f"{ROOT}/{name.replace('.', '/')}.pyx") for name in names]
+    modules = [extension(f"needle_ndarray.{name}", f"{ROOT}/{name.replace('.', '/')}.pyx", CALLS) for name in names]
     once = translate(
         [*modules, Extension(SHARED, [f"{ROOT}/_memoryviews.c"], extra_compile_args=COMPILE, extra_link_args=LINK)],
         DIRECTIVES,

@@ -611,3 +611,13 @@ def test_threads_share_a_model():
 def test_every_op_is_an_attribute_of_needle(name):
     mine = meanings.FUNCTIONS  # those mean something else within compat("torch")
     assert getattr(ndl, name) is mine.get(name, getattr(ops, name))
+
+
+@pytest.mark.parametrize("start", ["method", "function"])
+def test_a_first_gradient_that_was_written_to(start):
+    """It counts as it is when backward begins, whatever was done to it after the result was computed."""
+    x = Tensor([[1.0, 2.0]])
+    y = x @ Tensor([[3.0], [4.0]], requires_grad=False)
+    first = ndl.ones(1, 1).mul_(2)
+    found = ndl.autograd.grad(y, x, first)[0] if start == "function" else (y.backward(first), x.grad)[1]
+    assert found.tolist() == [[6.0, 8.0]]

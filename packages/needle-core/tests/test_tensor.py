@@ -1,6 +1,7 @@
 """Tensor as an object: making, looking, comparing, copying, converting, writing."""
 
 import copy
+import operator
 import os
 import pickle
 import subprocess
@@ -148,6 +149,30 @@ def test_subclasses_take_part_and_results_are_tensors():
     y = p * 2
     y.backward()
     assert type(y) is Tensor and p.grad.numpy().tolist() == [2, 2] and {p: 1}[p] == 1
+
+
+BINARY = "add sub mul truediv floordiv mod pow matmul lt le gt ge".split()
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_operators_of_a_tensor_and_a_subclass(name):
+    """On the right of a Tensor, a Parameter is asked first, by the reflected operator."""
+    function, values = getattr(operator, name), ([[1.0, 5.0], [4.0, 3.0]], [[2.0, 3.0], [1.0, 2.0]])
+    expected = function(*map(np.array, values))
+    for left, right in ((Tensor, Parameter), (Parameter, Tensor), (Parameter, Parameter)):
+        y = function(left(values[0]), right(values[1]))
+        assert type(y) is Tensor
+        np.testing.assert_allclose(y.numpy(), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["and_", "or_", "xor"])
+def test_bits_of_a_tensor_and_a_subclass(name):
+    function, values = getattr(operator, name), ([True, False, True], [True, True, False])
+    for left, right in ((Tensor, Parameter), (Parameter, Tensor)):
+        y = function(
+            left(values[0], dtype="bool", requires_grad=False), right(values[1], dtype="bool", requires_grad=False)
+        )
+        assert y.tolist() == function(*map(np.array, values)).tolist()
 
 
 def test_requires_grad():

@@ -1,5 +1,6 @@
 """PyTorch's names: every one is in the table and runs; beside PyTorch itself the numbers and gradients are the same."""
 
+import functools
 import re
 import subprocess
 import sys
@@ -19,6 +20,7 @@ ELSEWHERE = {
     "channels_last",
     "save",
     "load",
+    "set_printoptions",
     "inference_mode",
     "half",
     "bfloat16",
@@ -221,6 +223,24 @@ def test_axes_have_many_names():
         ndl.max(x, 0, dim=1)
 
 
+def test_out_is_refused_by_what_takes_axes():
+    with pytest.raises(TypeError, match=r"cat: out= is not taken; out.copy_\(...\) writes a result"):
+        ndl.cat([ndl.ones(2)], out=ndl.zeros(2))
+
+
+def test_how_numbers_are_shown():
+    before, x = np.get_printoptions(), ndl.tensor([1 / 3, 1e-6])
+    try:
+        ndl.set_printoptions(precision=2, sci_mode=False)
+        assert repr(x).startswith("needle.Tensor([0.33, 0.  ]")
+        ndl.set_printoptions(profile="full")
+        assert np.get_printoptions()["threshold"] == 2**62 and np.get_printoptions()["precision"] == 4
+        with pytest.raises(ValueError, match=r"profile 'long': expected 'default', 'short' or 'full'"):
+            ndl.set_printoptions(profile="long")
+    finally:
+        np.set_printoptions(**before)
+
+
 # ---- What is not there ------------------------------------------------------------------------------------
 
 
@@ -240,6 +260,36 @@ def test_what_is_not_there_says_what_is():
         assert not hasattr(x, name)
     for name in missing.FUNCTIONS:
         assert not hasattr(ndl, name), name
+
+
+#: Names that public programs use, and Needle does not have: each answer says what there is.
+ABSENT = {
+    "Tensor": """svd qr det inverse cholesky slogdet solve lstsq eig lu histc mode cummax logcumsumexp lgamma digamma erfinv stft
+        index_reduce_ sum_to_size put_ renorm_ resize_ set_ t_ transpose_ squeeze_ as_strided stride storage data_ptr element_size
+        conj real imag angle to_sparse coalesce map_ apply_ cauchy_ geometric_ log_normal_ pin_memory share_memory_ char short
+        atan2_ logical_and_ hypot_ adjoint H isposinf nanmedian hsplit diagonal_scatter copysign heaviside sinc prelu""",
+    "": """jit fft sparse complex64 int8 set_default_tensor_type set_default_device use_deterministic_algorithms seed get_rng_state
+        cosine_similarity pairwise_distance pixel_shuffle group_norm prelu bilinear max_pool1d Stream Event FloatStorage HalfTensor
+        GradScaler hann_window frombuffer asarray poisson fx export multiprocessing profiler atleast_3d combinations pdist
+        gradient nested mps hub exp_ relu_ sqrt_ chain_matmul get_default_device polar view_as_complex""",
+    "nn": """InstanceNorm3d LazyLinear DataParallel SyncBatchNorm CTCLoss AdaptiveLogSoftmaxWithLoss RReLU Fold LocalResponseNorm
+        MultiMarginLoss CircularPad2d Buffer ChannelShuffle RNNBase FractionalMaxPool2d TripletMarginWithDistanceLoss quantized""",
+    "nn.functional": """grid_sample affine_grid fold ctc_loss relu_ multi_head_attention_forward lp_pool2d rrelu upsample_nearest
+        multi_margin_loss pdist channel_shuffle adaptive_max_pool3d""",
+    "optim": "SparseAdam Adafactor Muon",
+    "distributions": """Beta Gamma Dirichlet StudentT Poisson Binomial LogNormal OneHotCategorical RelaxedBernoulli Gumbel
+        MixtureSameFamily TransformedDistribution transforms constraints""",
+    "utils.data": "get_worker_info DistributedSampler ChainDataset",
+}
+
+
+@each("where", list(ABSENT))
+def test_the_answer_to_a_name_that_is_absent(where):
+    pytest.importorskip("needle_nn")
+    place = ndl.ones(2, 2) if where == "Tensor" else functools.reduce(getattr, where.split("."), ndl) if where else ndl
+    for name in ABSENT[where].split():
+        with pytest.raises(AttributeError, match=rf"{name}'; .{{8,}}"):
+            getattr(place, name)
 
 
 def test_classes_of_ops_are_attributes_that_dir_leaves_out():

@@ -44,6 +44,8 @@ t.narrow(x, 0, 0, 1) | b.nonzero(as_tuple=True) | t.nonzero(x > 0, as_tuple=True
 t.prod(x, dim=0, keepdim=True) | x.remainder(0.7) | x.roll(1) | x.roll(-1, 1) | t.roll(x, shifts=(1, 2), dims=(0, 1))
 x.round() | x.sign() | x.signbit() | x.sinh() | x.sort().values | x.sort(dim=0, descending=True).indices | t.sort(x, dim=1)[0]
 x.tan() | x.tile((2, 2)) | t.tile(v, (2,)) | x.topk(2).values | x.topk(2, dim=1, largest=False).indices | t.topk(v, 1)[0]
+s.tril(diagonal=-1) | t.triu(s, diagonal=1) | t.diag(s, diagonal=1) | s.triu(diagonal=1) | t.sum(input=x, dim=1)
+t.gather(input=x, dim=1, index=k) | t.cat(tensors=(x, y), dim=1) | t.einsum("ij,kj->ik", x, y) | t.topk(input=x, k=2, dim=1).values
 s.tril() | s.triu(1) | t.tril(s, -1) | t.triu(d) | x.trunc() | k.unique() | t.unique(k, return_counts=True)
 t.unique(k, return_inverse=True) | t.searchsorted(t.tensor([1.0, 2.0]), t.tensor([1.5]))
 t.searchsorted(t.tensor([1.0, 2.0]), t.tensor([1.0]), right=True) | t.where(b, x, y) | t.where(b)
@@ -87,7 +89,10 @@ y.clone().log2_() | y.clone().log10_() | z.sign_() | z.trunc_() | z.negative_() 
 z.subtract_(y) | z.multiply_(y) | z.divide_(y) | z.true_divide_(y) | z.fmod_(0.7) | z.clamp_min_(0.1) | z.clamp_max_(0.1)
 c.eq_(c) | c.ne_(y) | c.lt_(y) | c.le_(y) | c.gt_(y) | c.ge_(0) | s.clone().addmm_(s, s, beta=0.5, alpha=2)
 z.index_fill_(1, t.tensor([0, 2]), 0.5) | z.index_copy_(0, t.tensor([1, 0]), y) | z.masked_scatter_(b, y)
-c.scatter_reduce_(1, k, y.detach(), 'sum')
+c.scatter_reduce_(1, k, y.detach(), 'sum') | z.index_put_((t.tensor([0, 1]), t.tensor([2, 2])), v[:2])
+z.index_put_((t.tensor([0, 0]), t.tensor([2, 2])), t.tensor([1.0, 2.0]), accumulate=True)
+c.index_put_((t.tensor([1]),), t.tensor(3.0))
+t.index_put(x, (t.tensor([0, 1, 1]),), y[0], accumulate=True) | x.index_put((b,), t.tensor(0.5))
 """
 
 CREATION = """
@@ -97,6 +102,7 @@ t.from_numpy(numpy.arange(3)) | t.arange(4) | t.arange(1, 7, 2) | t.arange(0, 1,
 t.arange(start=1, end=3) | t.linspace(0, 1, 5) | t.linspace(0, 1, steps=3) | t.full((2, 2), 7) | t.full((2,), 0.5)
 t.full((1,), True) | t.full_like(k, 3) | t.empty(2, 3).shape == (2, 3) | t.empty_like(k).shape == (2, 3) | t.eye(3)
 t.eye(2, 3) | t.zeros(2, 3) | t.zeros((2,), dtype=t.long) | t.ones(2, dtype=t.bool) | t.zeros_like(k) | t.ones_like(x)
+x.type(t.DoubleTensor) | k.type("torch.FloatTensor") | x.type(t.LongTensor)
 t.FloatTensor([1, 2]) | t.LongTensor([1.0, 2.0]) | t.BoolTensor([1, 0]) | t.DoubleTensor([1]) | t.IntTensor([3])
 t.rand(2, 3).shape == (2, 3) | t.randn((2,)).dtype == t.float32 | t.rand_like(x).shape == (2, 3)
 t.randn_like(x).shape == (2, 3) | t.randint(3, 4, (2,)) | t.randint(1, (2,)) | t.randint(0, 1, size=(2,)) | t.randint_like(k, 1)

@@ -1,6 +1,7 @@
 // Kernels with one mistake each, and the same without it: test_emulation.py says how each is found out.
 // "here" marks the lines that the messages name.
 // All take 64 floats and are meant to be launched with blocks of 64 threads.
+// clang-format off: kernels that differ in one word stand side by side
 #define KERNEL(name) extern "C" __global__ void name(const float* a, float* out, long long n)
 #define I threadIdx.x
 #define ALL 0xffffffffu

@@ -1,6 +1,7 @@
 """NVRTC compiles every module for three architectures, and no kernel spills registers. Needs cupy and NVRTC, no GPU.
 
-`nox -s cuda_compile` installs both, and there nothing is skipped.
+`nox -s cuda_compile` installs both, and there nothing is skipped. By itself it compiles a module for one architecture, neighbours
+for different ones; the other two are marked `slow`, and `-- all` runs them.
 """
 
 import os
@@ -49,13 +50,18 @@ extern "C" __global__ void __launch_bounds__(1024) spills(const float* a, float*
 }"""
 
 
+def compilations():
+    """Every module with every architecture."""
+    architectures = nvrtc.ARCHITECTURES
+    for i, module in enumerate(MODULES):
+        for j, architecture in enumerate(architectures):
+            marks = () if (i + j) % len(architectures) == 0 else pytest.mark.slow
+            name = "-".join("-".join(part) if isinstance(part, tuple) else part for part in (*module, architecture))
+            yield pytest.param(*module, architecture, marks=marks, id=name)
+
+
 @needs_nvrtc
-@pytest.mark.parametrize("architecture", nvrtc.ARCHITECTURES)
-@pytest.mark.parametrize(
-    "file, dtype, defines",
-    MODULES,
-    ids=lambda value: "-".join(value) if isinstance(value, tuple) else value,
-)
+@pytest.mark.parametrize("file, dtype, defines, architecture", list(compilations()))
 def test_module_compiles_without_spills(file, dtype, defines, architecture):
     code = nvrtc.compile_cubin(launch.source(file), launch.options(file, dtype, defines), architecture, file)
     found = cubin.resources(code)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import needle_ndarray as nd
+from needle_ndarray.capture.calls import View
 
 ndl = pytest.importorskip("needle")
 nn = pytest.importorskip("needle.nn")
@@ -50,6 +51,60 @@ def test_training(name):
     captured, step = training(optimizer, ndl.capture(strict=True))
     assert captured == eager
     assert sum(plan.replays for plan in step.plans) >= 3
+
+
+CLIPS = {
+    "norm": lambda params: ndl.optim.clip_grad_norm(params, 0.05),
+    "norm that is small": lambda params: ndl.optim.clip_grad_norm(params, 1e6),
+    "norm, inf": lambda params: ndl.optim.clip_grad_norm(params, 0.05, norm_type=float("inf")),
+    "norm, 3": lambda params: ndl.optim.clip_grad_norm(params, 0.05, norm_type=3.0),
+    "norm that must be finite": lambda params: ndl.optim.clip_grad_norm(params, 0.05, error_if_nonfinite=True),
+    "value": lambda params: ndl.optim.clip_grad_value(params, 0.01),
+    "grad_norm": ndl.optim.grad_norm,
+}
+
+
+@pytest.mark.parametrize("told", [False, True], ids=["the norm is not used", "the norm is returned"])
+@pytest.mark.parametrize("name", CLIPS)
+def test_clipping(name, told):
+    """The bits of eager code, and the host waits only for a norm that it uses."""
+
+    def run(wrap):
+        ndl.random.seed(0)
+        model = nn.Sequential(nn.Linear(4, 8, device=ndl.cuda()), nn.Tanh(), nn.Linear(8, 3, device=ndl.cuda()))
+        rule = ndl.optim.SGD(model.parameters(), lr=0.1)
+
+        @wrap
+        def step(x, y):
+            rule.reset_grad()
+            loss = ((model(x) - y) ** 2).sum()
+            loss.backward()
+            norm = CLIPS[name](model.parameters())
+            rule.step()
+            return (loss, norm) if told else (loss, None)
+
+        found = []
+        for i in range(6):
+            rng = np.random.default_rng(i)
+            loss, norm = step(tensor(rng.normal(size=(5, 4))), tensor(rng.normal(size=(5, 3))))
+            found.append((loss.numpy().tobytes(), norm))
+        return found + [p.numpy().tobytes() for p in model.parameters()], step
+
+    (eager, _), (captured, step) = run(lambda f: f), run(ndl.capture(strict=True))
+    assert captured == eager and step.plans[0].replays >= 4
+    read = sum(any(arg.buffer >= 0 for arg in call.args if isinstance(arg, View)) or "norm" in call.function.__name__
+               for call in step.plans[0].plan.calls if call.verb == "repeat")  # fmt: skip
+    assert read == ((name != "value" and told) or name == "norm that must be finite"), str(step.plans[0])
+
+
+@pytest.mark.parametrize(
+    "values, norm", [([3e30, 4e30], 5e30), ([3e-30, 4e-30], 5e-30), ([0.0], 0.0), ([np.inf], np.inf)]
+)
+def test_norms_out_of_the_range_of_squares(values, norm):
+    w = tensor(np.zeros(len(values)))
+    w.grad = tensor(values)
+    assert ndl.optim.grad_norm(w) == pytest.approx(norm, rel=1e-6)
+    assert ndl.optim.clip_grad_norm([w], 1.0) == pytest.approx(norm, rel=1e-6)
 
 
 @pytest.mark.parametrize("computed", [False, True], ids=["from the host", "computed"])

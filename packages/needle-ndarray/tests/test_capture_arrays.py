@@ -9,7 +9,7 @@ import pytest
 
 import needle_ndarray as nd
 from needle_ndarray.backend import BINARY, REDUCE, SCATTER, STEP, UNARY, Backend
-from needle_ndarray.capture import PASSES, CaptureError, Plan, Recorder, Watched, active_recorder, repeat
+from needle_ndarray.capture import PASSES, CaptureError, Plan, Recorder, Watched, active_recorder, reading, repeat
 from needle_ndarray.capture.calls import Call, Slot, View
 from needle_ndarray.capture.passes import Arena
 from needle_ndarray.capture.verbs import ARGUMENTS, CHECKING, ELEMENTWISE, UPDATES, WRITES
@@ -284,6 +284,30 @@ def test_drop_dead():
     assert "unary exp" in str(recorded(chain, array(64, 80), without=("drop_dead",))[0])
 
 
+@pytest.mark.parametrize("wanted", [(), (0,), (2,), (0, 2)])
+def test_numbers_that_nobody_uses_are_not_read(wanted):
+    """Those that are used keep their meaning, whatever else goes."""
+
+    def f(a):
+        reading(nd.NDArray.item, a.sum())
+        number = reading(nd.NDArray.item, a.max())
+        reading(nd.NDArray.item, a.min())
+        return a * number
+
+    x = array(4)
+    with Recorder().recording() as found:
+        result = f(x)
+    plan = Plan(found, [x], [result], numbers=wanted)
+    assert sum(call.verb == "repeat" for call in plan.calls) == 1 + len(wanted)
+    assert sum(call.verb == "reduce" for call in plan.calls) == 1 + len(wanted)
+    built = plan.build()
+    built.run()
+    assert same(built.results[0], result)
+    numbers = {0: x.sum(), 2: x.min()}
+    for number in wanted:
+        assert built.replay.number(plan.numbers[number], -1) == numbers[number].item()
+
+
 @pytest.mark.parametrize("name, calls", [
     ("copied into a result", ["multiply", "sum"]),
     ("copied into two results", ["multiply", "copy", "copy"]),
@@ -374,7 +398,7 @@ class Buffers:
         self.first_uses, self.last_uses, self.ends, self.sizes = lambda: begins, lambda: ends, ends, sizes
         self.origins, self.places, self.arenas = dict.fromkeys(begins, CPU), {}, []
 
-    def is_temporary(self, buffer):
+    def is_packed(self, buffer):
         return True
 
 

@@ -94,18 +94,22 @@ def conv1d(p, x, **sizes):
     return conv2d(tall, x, **sizes)[:, :, 0]
 
 
-def conv_transpose2d(p, x, stride=1, padding=0, output_padding=0):
+def conv_transpose2d(p, x, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
     """NCHW, by the definition: every input pixel adds its kernel"""
-    w = p["weight"]  # (KH, KW, out, in)
+    kh, kw, c, f = p["weight"].shape  # (KH, KW, out / groups, in)
+    w = np.zeros(((kh - 1) * dilation + 1, (kw - 1) * dilation + 1, c, f))
+    w[::dilation, ::dilation] = p["weight"]
     n, _, h, width = x.shape
     full = [(m - 1) * stride + k + output_padding for m, k in zip((h, width), w.shape[:2], strict=True)]
-    y = np.zeros((n, w.shape[2], *full))
+    y = np.zeros((n, groups, c, *full))
+    xs, ws = x.reshape(n, groups, f // groups, h, width), w.reshape(*w.shape[:3], groups, f // groups)
     for i in range(h):
         for j in range(width):
-            kernel = np.einsum("nf,uvcf->ncuv", x[:, :, i, j], w)
-            y[:, :, i * stride : i * stride + w.shape[0], j * stride : j * stride + w.shape[1]] += kernel
+            kernel = np.einsum("ngf,uvcgf->ngcuv", xs[..., i, j], ws)
+            y[..., i * stride : i * stride + w.shape[0], j * stride : j * stride + w.shape[1]] += kernel
     cut = slice(padding, -padding or None)
-    return y[:, :, cut, cut] + p["bias"][:, None, None]
+    y = y.reshape(n, groups * c, *full)[:, :, cut, cut]
+    return y + p.get("bias", np.zeros(groups * c))[:, None, None]
 
 
 def pool(reduce, x, size, stride=None, padding=0, value=0.0):

@@ -37,6 +37,7 @@ from layer_references import (
 )
 from layer_row import Row, plain
 from layer_table_torch import ROWS as ROWS_OF_TORCH
+from layer_table_volumes import ROWS as ROWS_OF_VOLUMES
 
 from needle import nn
 
@@ -146,6 +147,13 @@ ROWS = [
         (IMAGE,),
         (2, 3, 8, 7),
         keep(conv_transpose2d),
+    ),
+    Row(
+        "ConvTranspose2d/by position",
+        lambda **d: nn.ConvTranspose2d(4, 6, 3, 2, 1, 1, 2, False, 2, **d),
+        (IMAGE,),
+        (2, 6, 14, 12),
+        keep(lambda p, x: conv_transpose2d(p, x, 2, 1, 1, 2, 2)),
     ),
     Row(
         "ConvTranspose2d/stride 2",
@@ -289,6 +297,13 @@ ROWS = [
     Row("L1Loss", plain(nn.L1Loss), ((3, 4), (3, 4)), (), of_x(lambda x, y: abs(x - y).mean())),
     Row("HuberLoss", plain(nn.HuberLoss), ((3, 4), (3, 4)), (), of_x(lambda x, y: huber(1.0, x - y).mean())),
     Row(
+        "HuberLoss/PyTorch's order",
+        plain(lambda: nn.HuberLoss("sum", 0.5)),
+        ((3, 4), (3, 4)),
+        (),
+        of_x(lambda x, y: huber(0.5, x - y).sum()),
+    ),
+    Row(
         "HuberLoss/delta",
         plain(lambda: nn.HuberLoss(0.5, "sum")),
         ((3, 4), (3, 4)),
@@ -304,7 +319,7 @@ ROWS = [
     ),
 ]
 
-ROWS += ROWS_OF_TORCH
+ROWS += ROWS_OF_TORCH + ROWS_OF_VOLUMES
 
 #: Exported, but nothing one calls with a tensor; tested in test_module.py and test_containers.py.
 NOT_LAYERS = {"Module", "Parameter", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict", "summary"}

@@ -101,6 +101,15 @@ def dropped_channels(x, training):
     return x * drop(np.ones(shape), 0.3, training)
 
 
+CORNERS = np.array([[[[0, 3], [13, 10]]], [[[5, 2], [12, 15]]]])
+
+
+def unpooled(x, indices, size=(4, 4)):
+    y = np.zeros((*x.shape[:2], size[0] * size[1]))
+    np.put_along_axis(y, indices.reshape(*x.shape[:2], -1), x.reshape(*x.shape[:2], -1), 2)
+    return y.reshape(*x.shape[:2], *size)
+
+
 def alpha_dropped(x, p, training):
     if not training:
         return x
@@ -375,6 +384,14 @@ ROWS = [
         (SEQUENCE,),
         (2, 4, 3),
         of_x(lambda x: np.stack([x[..., 0:3].mean(-1), x[..., 2:5].mean(-1), x[..., 4:7].mean(-1)], -1)),
+    ),
+    Row("MaxUnpool2d", plain(lambda: nn.MaxUnpool2d(2)), ((2, 1, 2, 2), CORNERS), (2, 1, 4, 4), of_x(unpooled)),
+    Row(
+        "MaxUnpool1d",
+        plain(lambda: nn.MaxUnpool1d(2)),
+        ((2, 1, 2), CORNERS[:, :, 0] % 4),
+        (2, 1, 4),
+        of_x(lambda x, i: unpooled(x[:, :, None], i[:, :, None], (1, 4))[:, :, 0]),
     ),
     Row(
         "AdaptiveMaxPool1d",

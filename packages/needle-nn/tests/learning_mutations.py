@@ -70,7 +70,7 @@ right = {0}
 class Op:
     def __init__(self, op): self.op = op
     def gradient(self, g, node):
-        parts = self.op.gradient(g, node)
+        parts = self.op.gradient(g, node.y)
         return tuple(negate(p) for p in (parts if isinstance(parts, tuple) else (parts,)))
 class Node:
     def __init__(self, y): self.y, self.op, self.inputs, self.shape = y, Op(y.op), y.inputs, y.shape
@@ -100,6 +100,16 @@ class Tensor:
 CHAPTER2 = [m(2, f"{form}: values", f"{name} is off by one", VALUES.format(name)) for name, form in FORMS]
 CHAPTER2 += [m(2, f"{form}: gradient", f"the sign of {name}'s gradient", GRADIENT.format(name)) for name, form in FORMS]
 CHAPTER2 += [
+    m(
+        2,
+        f"{form}: gradient",
+        f"{name}'s gradient without a graph",
+        GRADIENT.format(name).replace("negate(p)", "Tensor(p.numpy())"),
+    )
+    for name, form in FORMS
+]
+CHAPTER2 += [
+    m(2, "transpose: values", "all axes", "transpose = lambda x: Tensor(x.numpy().T)"),
     m(2, "find_topo_sort: every node after its inputs", "reversed",
       "right = find_topo_sort\nfind_topo_sort = lambda nodes: right(nodes)[::-1]"),
     m(2, "find_topo_sort: a graph 5000 nodes deep", "recursion",
@@ -155,6 +165,10 @@ CHAPTER3 = [
     m(3, "BatchNorm1d: training", "in evaluation", NORM.format("BatchNorm1d", "self.training = False; return super().forward(x)")),
     m(3, "BatchNorm1d: running statistics", "momentum on the other side",
       "from needle_nn.nn import BatchNorm1d as right\nBatchNorm1d = lambda dim, momentum=0.1: right(dim, momentum=1 - momentum)"),
+    m(3, "BatchNorm1d: running statistics", "hold a graph",
+      NORM.format("BatchNorm1d", "y = super().forward(x); self.running_mean = self.running_mean + 0 * x.mean(0); return y")),
+    m(3, "SGD: plain", "the first parameter only", "right = SGD\nSGD = lambda p, **k: right(list(p)[:1], **k)"),
+    m(3, "Adam", "the first parameter only", "right = Adam\nAdam = lambda p, **k: right(list(p)[:1], **k)"),
     m(3, "SGD: plain", "climbs",
       "right = SGD\nclass SGD(right):\n    def __init__(self, p, lr): super().__init__(p, lr)\n"
       "    def step(self):\n        for p in self.params:\n            if p.grad is not None: p.data = p.data + 0.1 * p.grad.data"),
@@ -202,6 +216,18 @@ CHAPTER5 = [
     cu("transpose: sizes that no tile divides", "bounds not swapped", "i < columns && j < rows", "i < rows && j < columns"),
     cu("transpose: goes through shared memory, along rows", "no tile", "__shared__ float tile[TILE][TILE + 1]",
        "float tile[TILE][TILE + 1]"),
+    cu("transpose: goes through shared memory, along rows", "a tile that nobody reads",
+       "out[i * rows + j] = tile[threadIdx.x][threadIdx.y];",
+       "out[i * rows + j] = a[j * columns + i];"),
+    cu("transpose: goes through shared memory, along rows", "loads columns",
+       "if (i < rows && j < columns) tile[threadIdx.y][threadIdx.x] = a[i * columns + j];",
+       "i += (int)threadIdx.x - (int)threadIdx.y, j += (int)threadIdx.y - (int)threadIdx.x;\n"
+       "    if (i < rows && j < columns) tile[threadIdx.x][threadIdx.y] = a[i * columns + j];"),
+    cu("transpose: goes through shared memory, along rows", "stores columns",
+       "if (i < columns && j < rows) out[i * rows + j] = tile[threadIdx.x][threadIdx.y];",
+       "i += (int)threadIdx.x - (int)threadIdx.y, j += (int)threadIdx.y - (int)threadIdx.x;\n"
+       "    if (i < columns && j < rows) out[i * rows + j] = tile[threadIdx.y][threadIdx.x];"),
+    cu("transpose: goes through shared memory, along rows", "does not compile", "float tile[TILE]", "flaot tile[TILE]"),
     cu("row_sums: a row as long as the block", "reads before all stored",
        f"        {BARRIER}        if (threadIdx.x < half)", "        if (threadIdx.x < half)"),
     cu("row_sums: longer rows, shorter rows", "one element per thread", "for (i64 j = threadIdx.x; j < columns; j += blockDim.x)",
@@ -213,6 +239,8 @@ CHAPTER5 = [
     cu("matmul: sizes that no tile divides", "loads beyond b", "start + y < k && j < n ?", "start + y < k ?"),
     cu("matmul: goes through shared memory", "no tiles", "__shared__ float left[TILE][TILE], right[TILE][TILE]",
        "float left[TILE][TILE], right[TILE][TILE]"),
+    cu("matmul: goes through shared memory", "tiles that nobody reads", "sum += left[y][p] * right[p][x];",
+       "if (i < m && j < n && start + p < k) sum += a[i * k + start + p] * b[(start + p) * n + j];"),
 ]  # fmt: skip
 
 LSTM = "right = lstm\ndef lstm(X, h, c, W_ih, W_hh, bias):\n    "
@@ -238,6 +266,8 @@ CHAPTER6 = [
       LAYER + "import types\n    made.forward = lambda x: made.attention(x) + made.mlp(x)\n    return made"),
     m(6, "TransformerLayer: gradients reach every parameter", "cut off",
       LAYER + "made.forward = lambda x: (lambda z: z + made.mlp(z))(x + made.attention(x).detach())\n    return made"),
+    m(6, "TransformerLayer: gradients reach every parameter", "no perceptron",
+      LAYER + "made.forward = lambda x: (lambda z: z + made.mlp(z) * 0.0)(x + made.attention(x))\n    return made"),
     m(6, "it learns to look back", "no attention", LAYER + "made.forward = lambda x: x + made.mlp(x)\n    return made"),
 ]  # fmt: skip
 

@@ -99,6 +99,29 @@ def lion(p, g, s, t, lr=1e-4, beta1=0.9, beta2=0.99, weight_decay=0.0):
     return p * f(1 - lr * weight_decay) - f(lr) * np.sign(f(beta1) * m + f(1 - beta1) * g)
 
 
+def rprop(p, g, s, t, lr=0.01, etas=(0.5, 1.2), step_sizes=(1e-6, 50.0)):
+    f = p.dtype.type
+    turn = np.sign(g * s.get("before", f(0)))
+    size = s.get("size", np.full_like(p, lr))
+    size = np.where(turn < 0, size * f(etas[0]), np.where(turn > 0, size * f(etas[1]), size))
+    size = s["size"] = np.clip(size, f(step_sizes[0]), f(step_sizes[1])).astype(p.dtype)
+    s["before"] = np.where(turn < 0, f(0), g)
+    return p - np.sign(s["before"]) * size
+
+
+def asgd(p, g, s, t, lr=0.01, lambd=1e-4, alpha=0.75, t0=1e6, weight_decay=0.0):
+    f, eta = p.dtype.type, lr / (1 + lambd * lr * (t - 1)) ** alpha
+    g = g + f(weight_decay) * p
+    p = p * f(1 - lambd * eta) - f(eta) * g
+    s["ax"] = s.get("ax", f(0)) + f(1 / max(1, t - 1 - t0)) * (p - s.get("ax", f(0)))
+    return p
+
+
+def up(formula):
+    """The same with the gradient's other sign."""
+    return lambda p, g, s, t, maximize, **numbers: formula(p, -g, s, t, **numbers)
+
+
 #: name: (optimizer, its formula, the numbers that are not the defaults)
 CASES = {
     "sgd": (optim.SGD, sgd, {}),
@@ -123,6 +146,11 @@ CASES = {
     "nadam": (optim.NAdam, nadam, {"lr": 0.1, "weight_decay": 0.1}),
     "radam": (optim.RAdam, radam, {"lr": 0.1, "beta2": 0.9, "weight_decay": 0.1}),
     "lion": (optim.Lion, lion, {"lr": 0.1, "weight_decay": 0.1}),
+    "rprop": (optim.Rprop, rprop, {"lr": 0.1, "etas": (0.4, 1.3), "step_sizes": (0.05, 0.15)}),
+    "asgd": (optim.ASGD, asgd, {"lr": 0.1, "lambd": 0.1, "t0": 2.0, "weight_decay": 0.1}),
+    "sgd, up": (optim.SGD, up(sgd), {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.1, "maximize": True}),
+    "adam, up": (optim.Adam, up(adam), {"lr": 0.1, "weight_decay": 0.1, "maximize": True}),
+    "rmsprop, up": (optim.RMSprop, up(rmsprop), {"maximize": True}),
     "adagrad, all": (optim.Adagrad, adagrad, {"lr": 0.1, "lr_decay": 0.1, "weight_decay": 0.1, "initial": 0.2}),
 }
 each_case = pytest.mark.parametrize("name", CASES)

@@ -110,7 +110,7 @@ def training(optimizer, schedule=None, clip=None, ema=None, dropout=0.0):
         model = network(dropout=dropout)
         opt = optimizer(model.parameters())
         rate = schedule(opt) if schedule else None
-        average = optim.EMA(model.parameters(), ema) if ema else None
+        average = optim.EMA(model.parameters(), 0.9, **ema) if ema is not None else None
         loss = nn.SoftmaxLoss()
 
         def step(x, y):
@@ -208,7 +208,7 @@ def test_everything_at_once(seed):
         lambda params: optim.AdamW(params, lr=0.01),
         lambda opt: optim.WarmupLR(opt, 3, optim.CosineLR(opt, 20)),
         lambda params: optim.clip_grad_norm(params, 0.5),
-        ema=0.9,
+        ema={},
         dropout=0.5,
     )
     try:
@@ -216,6 +216,28 @@ def test_everything_at_once(seed):
     finally:
         ndl.random.seed(None)
     assert captured.plans[0].replays >= 9
+
+
+def test_a_step_turns_round():
+    """`maximize` of a group, set after the step was recorded."""
+
+    def calls(i, parts):
+        if i == 5:
+            parts[1].param_groups[0]["maximize"] = True
+        return batch(i)
+
+    captured = both(training(lambda params: optim.SGD(params, lr=0.1)), calls, 10)
+    assert sum(plan.replays for plan in captured.plans) >= 4 and not captured.refusals
+
+
+def test_weights_of_an_average_that_change():
+    """With ramp a replay takes other weights than the recording; the average of ASGD begins after it."""
+    captured = both(
+        training(lambda params: optim.SGD(params, lr=0.1), ema={"ramp": True}), lambda i, parts: batch(i), 9
+    )
+    assert captured.plans[0].replays >= 6 and not captured.refusals
+    late = both(training(lambda params: optim.ASGD(params, lr=0.1, t0=4)), lambda i, parts: batch(i), 9)
+    assert late.plans[0].replays >= 6 and not late.refusals
 
 
 # ---- Networks ------------------------------------------------------------

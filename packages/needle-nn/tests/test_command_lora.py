@@ -41,6 +41,8 @@ def test_it_learns_and_keeps_only_what_it_learnt(run, data, capsys):
 def test_its_folder_writes(run, capsys):
     assert main(["generate", str(run), "--prompt", "the cat", "--length", "20", "--temperature", "0"]) == 0
     text = capsys.readouterr().out
+    for weights in ("int8", "bfloat16"):
+        assert main(["generate", str(run), "--prompt", "the cat", "--length", "5", "--weights", weights]) == 0
     writer, _ = open_writer(str(run))
     merge_lora(writer.model)
     assert text == "the cat" + writer.write(["the cat"], 20, temperature=0)[0] + "\n"

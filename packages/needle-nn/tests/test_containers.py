@@ -255,7 +255,7 @@ REFUSED = [
     (lambda: F.conv2d(ones(1, 3, 8, 8), ones(5, 5, 3, 16)), "a layer holds it as (KH, KW, in, out)"),
     (lambda: F.conv2d(ones(3, 8, 8), ones(4, 3, 3, 3)), "conv2d: input has shape (3, 8, 8), expected (N, C, H, W)"),
     (lambda: F.max_pool2d(ones(1, 1, 4, 4), 2, padding=2), "max_pool2d: padding 2 is more than half of kernel_size 2"),
-    (lambda: F.max_pool2d(ones(1, 1, 4, 4), 2, dilation=2), "max_pool2d: dilation 2: expected 1"),
+    (lambda: F.max_pool3d(ones(1, 1, 4, 4, 4), 2, dilation=2), "max_pool3d: dilation 2: expected 1"),
     (lambda: F.pad(ones(3), (4, 0), "reflect"), "pad: reflect padding (4, 0) of an axis of size 3: at most 2"),
     (lambda: F.pad(ones(3), (1,)), "pad: 1 numbers for 1 axes"),
     (lambda: F.pad(ones(3), (1, 0), "mirror"), "pad: mode 'mirror': expected 'constant', 'reflect'"),

@@ -212,10 +212,11 @@ def held(folder):
 
 
 @needs_mpi
-def test_needle_train_on_ranks(tmp_path):
+@pytest.mark.parametrize("how", ["--sharded", "--overlap"])
+def test_needle_train_on_ranks(tmp_path, how):
     """One report, one writer; a step of 64 examples becomes two parts of 32, as the same command without ranks can have them."""
     options = ["digits", "--epochs", "1", "--checkpoint-every", "7"]
-    two = needle_train(*options, "--ranks", 2, "--sharded", "--as-root", "--out", tmp_path / "two")
+    two = needle_train(*options, "--ranks", 2, how, "--as-root", "--out", tmp_path / "two")
     assert two.code == 0, two.err
     assert "a step has 2 parts of 32 examples: --accumulate 2 --batch-size 32" in two.out
     assert two.out.count("epoch 1/1") == two.out.count("report: ") == 1
@@ -231,6 +232,7 @@ WRONG = [
     (["--restarts", "-1"], "--restarts must be at least 0, got -1"),
     (["--ranks", "3"], "--batch-size 64 cannot be cut into 3 equal parts"),
     (["--ranks", "4", "--accumulate", "2"], "4 ranks, but a step has --accumulate 2 part(s)"),
+    (["--ranks", "2", "--overlap", "--capture"], "--overlap and --capture exclude each other"),
 ]
 
 

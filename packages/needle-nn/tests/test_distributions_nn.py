@@ -9,6 +9,8 @@ import pytest
 
 import needle as ndl
 from needle import distributions as d
+from needle.testing import check_gradients
+from needle_nn.distributions import multivariate as multivariate_module
 
 LOC, SCALE = np.array([0.5, -1.0, 2.0]), np.array([0.5, 2.0, 1.0])
 P = np.array([0.1, 0.5, 0.75])
@@ -109,10 +111,105 @@ def test_divergences_of_one_kind_only():
         d.kl_divergence(made("Normal"), made("Laplace"))
 
 
-@pytest.mark.parametrize("name", ["base", "continuous", "discrete", "divergences"])
+@pytest.mark.parametrize("name", ["base", "continuous", "discrete", "divergences", "multivariate"])
 def test_examples(name):
     failed, tried = doctest.testmod(importlib.import_module(f"needle_nn.distributions.{name}"))
     assert tried > 0 and failed == 0
+
+
+# ---- Several numbers at once ------------------------------------------------------------
+
+
+RNG = np.random.default_rng(3)
+LOCS = RNG.normal(size=(2, 3))
+FACTORS = np.tril(RNG.normal(size=(2, 3, 3))) + 2 * np.eye(3)
+COVARIANCES = FACTORS @ FACTORS.swapaxes(-1, -2)
+#: The same normal numbers by each of the three matrices.
+MATRICES = {
+    "covariance_matrix": COVARIANCES,
+    "precision_matrix": np.linalg.inv(COVARIANCES),
+    "scale_tril": FACTORS * np.where(np.diagonal(FACTORS, axis1=-2, axis2=-1) < 0, -1, 1)[:, None],
+}
+
+
+def multivariate(kinds, make, name):
+    parameters = [make(LOCS), make(MATRICES[name])]
+    return kinds.MultivariateNormal(parameters[0], **{name: parameters[1]}), parameters
+
+
+@pytest.mark.parametrize("name", MATRICES)
+def test_moments_of_several_numbers(name):
+    np.random.seed(0)
+    p, _ = multivariate(d, tensor, name)
+    x = p.sample((60000,))
+    assert (x.shape, p.batch_shape, p.event_shape) == ((60000, 2, 3), (2,), (3,)) and not x.requires_grad
+    np.testing.assert_allclose(x.numpy().mean(0), p.mean.numpy(), atol=0.05)
+    off = x.numpy() - LOCS
+    np.testing.assert_allclose(np.einsum("nbi,nbj->bij", off, off) / 60000, COVARIANCES, atol=0.25)
+    np.testing.assert_allclose(p.covariance_matrix.numpy(), COVARIANCES, rtol=1e-9)
+    np.testing.assert_allclose(p.precision_matrix.numpy(), np.linalg.inv(COVARIANCES), rtol=1e-8)
+    np.testing.assert_allclose(p.variance.numpy(), np.diagonal(COVARIANCES, axis1=1, axis2=2), rtol=1e-9)
+    np.testing.assert_allclose(-p.log_prob(x).numpy().mean(0), p.entropy().numpy(), atol=0.05)
+
+
+def test_derivatives_of_the_factor():
+    """Of a covariance's factor and of log_prob, of the second order too; the matrix is symmetric, whatever changes."""
+
+    def symmetric(half):
+        return half @ half.swapaxes(-1, -2) + ndl.Tensor(np.eye(3), dtype="float64", requires_grad=False)
+
+    def log_prob(loc, half):
+        return d.MultivariateNormal(loc, symmetric(half)).log_prob(np.array([0.5, 1.0, -1.0]))
+
+    half = tensor(FACTORS[0])
+    check_gradients(lambda h: multivariate_module.cholesky(symmetric(h)), half, order=2)
+    check_gradients(log_prob, tensor(LOCS[0]), half, order=2)
+
+
+def test_mistakes_of_several_numbers():
+    eye = np.eye(2)
+    for wrong, message in {
+        (
+            lambda: d.MultivariateNormal(np.zeros(2))
+        ): "expected one of covariance_matrix, precision_matrix and scale_tril, got 0",
+        (lambda: d.MultivariateNormal(np.zeros(3), eye)): r"loc \(3,\) and a matrix \(2, 2\): expected \(..., n\)",
+        (lambda: d.MultivariateNormal(np.zeros(2), -eye)): "the matrix is not positive definite: pivot 0 is -1",
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            wrong()
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("name", MATRICES)
+def test_several_numbers_like_pytorch(name):
+    torch = pytest.importorskip("torch")
+    kinds = torch.distributions
+    (p, ours), (q, theirs) = (
+        multivariate(d, tensor, name),
+        multivariate(kinds, lambda x: torch.tensor(x, requires_grad=True), name),
+    )
+    x = LOCS[:, None] * 0.5
+    others = [
+        kind.MultivariateNormal(make(LOCS[::-1].copy()), make(COVARIANCES[::-1].copy()))
+        for kind, make in ((d, tensor), (kinds, torch.tensor))
+    ]
+    calls = [
+        (p.log_prob(tensor(x[:, 0], False)), q.log_prob(torch.tensor(x[:, 0]))),
+        (p.entropy(), q.entropy()),
+        (p.precision_matrix, q.precision_matrix),
+        (d.kl_divergence(p, others[0]), kinds.kl_divergence(q, others[1])),
+    ]
+    for y, wanted in calls:
+        np.testing.assert_allclose(y.numpy(), wanted.detach().numpy(), rtol=1e-7)
+        y.sum().backward()
+        wanted.sum().backward(retain_graph=True)
+        for a, b in zip(ours, theirs, strict=True):
+            if b.grad is not None:
+                mine, their = a.grad.numpy(), b.grad.numpy()
+                if mine.ndim == 3 and name != "scale_tril":  # PyTorch's is the symmetric half of ours
+                    mine, their = mine + mine.swapaxes(-1, -2), their + their.swapaxes(-1, -2)
+                np.testing.assert_allclose(np.tril(mine), np.tril(their), rtol=1e-6, atol=1e-8)
+            a.grad = b.grad = None
 
 
 # ---- PyTorch ------------------------------------------------------------

@@ -20,6 +20,7 @@ def shares(*shape):
 
 
 LABELS, SIGNS = np.array([1, 0, 3]), np.array([1, -1, 1])
+BAGS = np.array([[1, 4], [0, 2], [5, 3]])
 MASK = np.array([[True, False, True], [True, True, False]])
 
 #: name, or name/what differs: (arguments, named arguments)
@@ -40,6 +41,10 @@ CALLS = {
     "bilinear": ((normal(2, 3), normal(2, 4), normal(5, 3, 4), normal(5)), {}),
     "embedding": ((LABELS, normal(4, 2)), {}),
     "embedding/padding": ((LABELS, normal(4, 2)), {"padding_idx": 3}),
+    "embedding_bag": ((BAGS, normal(6, 2)), {}),
+    "embedding_bag/sum": ((BAGS, normal(6, 2)), {"mode": "sum", "per_sample_weights": normal(3, 2)}),
+    "embedding_bag/padding": ((BAGS, normal(6, 2)), {"padding_idx": 4}),
+    "embedding_bag/offsets": ((BAGS.reshape(-1), normal(6, 2), np.array([0, 1, 1, 4])), {}),
     "one_hot": ((LABELS,), {}),
     "layer_norm": ((normal(2, 3, 4), (3, 4), normal(3, 4), normal(3, 4)), {}),
     "rms_norm": ((normal(2, 4), (4,), normal(4)), {"eps": 1e-5}),
@@ -62,8 +67,23 @@ CALLS = {
     "conv2d/square": ((normal(1, 3, 3, 3), normal(3, 3, 3, 3)), {}),
     "conv_transpose1d": ((normal(2, 4, 5), normal(4, 3, 3), normal(3)), {"stride": 2, "output_padding": 1}),
     "conv_transpose2d": ((normal(2, 4, 5, 4), normal(4, 3, 3, 2), normal(3)), {"stride": 2, "padding": 1}),
+    "conv3d": ((normal(2, 4, 5, 4, 6), normal(6, 2, 3, 2, 1), normal(6), 2, (1, 0, 2)), {"groups": 2}),
+    "conv3d/same": ((normal(1, 2, 5, 4, 6), normal(3, 2, 2, 3, 3)), {"padding": "same", "dilation": 2}),
+    "conv_transpose3d": ((normal(2, 4, 3, 4, 2), normal(4, 3, 3, 2, 3), normal(6), 2, 1, (1, 0, 1), 2), {}),
+    "conv_transpose3d/cut": ((normal(1, 2, 5, 4, 6), normal(2, 3, 2, 2, 2)), {"padding": 2, "dilation": 2}),
+    "max_pool3d": ((normal(2, 3, 5, 4, 6), (3, 2, 2)), {"padding": 1, "stride": 2, "ceil_mode": True}),
+    "avg_pool3d": ((normal(2, 3, 5, 4, 6), 3), {"padding": 1, "stride": 2, "ceil_mode": True}),
+    "avg_pool3d/inside": ((normal(2, 3, 5, 4, 6), (2, 3, 2), None, 1), {"count_include_pad": False}),
+    "avg_pool3d/divisor": ((normal(2, 3, 4, 4, 6), 2), {"divisor_override": 3}),
+    "adaptive_avg_pool3d": ((normal(2, 3, 5, 4, 6), (None, 3, 4)), {}),
     "max_pool1d": ((normal(2, 4, 7), 3), {"ceil_mode": True}),
     "max_pool2d": ((normal(2, 4, 6, 5), (3, 2)), {"padding": 1, "stride": (2, 1), "ceil_mode": True}),
+    "max_pool2d/places": ((normal(2, 4, 7, 5), (3, 2)), {"padding": 1, "stride": 2, "dilation": 2, "return_indices": True}),
+    "max_pool2d/beyond": ((normal(2, 4, 6, 5), 3, 2), {"ceil_mode": True, "return_indices": True}),
+    "max_pool2d/dilation": ((normal(2, 4, 7, 6), 2, 1, 1), {"dilation": (3, 2)}),
+    "max_pool1d/places": ((normal(2, 4, 7), 3), {"dilation": 2, "return_indices": True}),
+    "max_unpool1d": ((normal(2, 1, 2), np.array([[[0, 3]], [[2, 1]]]), 2), {}),
+    "max_unpool2d": ((normal(1, 1, 2, 2), np.array([[[[0, 2], [19, 12]]]]), 2), {"output_size": (5, 4)}),
     "avg_pool1d": ((normal(2, 4, 7), 2), {"ceil_mode": True}),
     "avg_pool2d": ((normal(2, 4, 6, 5), 3), {"padding": 1, "stride": 2, "ceil_mode": True}),
     "avg_pool2d/inside": ((normal(2, 4, 6, 5), 3, 2, 1, True, False), {}),
@@ -109,7 +129,7 @@ CALLS = {
 }  # fmt: skip
 
 #: What draws, and a second name.
-WITHOUT = {"alpha_dropout", "dropout", "dropout1d", "dropout2d", "gumbel_softmax", "upsample"}
+WITHOUT = {"alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "gumbel_softmax", "upsample"}
 
 
 def test_every_function_is_here():
@@ -136,6 +156,9 @@ def test_like_pytorch(name):
         return getattr(module, function)(*inputs, **options), [x for x in inputs if hasattr(x, "grad")]
 
     (y, xs), (expected, wanted) = call(F, ours), call(torch.nn.functional, theirs)
+    if isinstance(y, tuple):
+        np.testing.assert_array_equal(y[1].numpy(), expected[1].numpy())
+        y, expected = y[0], expected[0]
     assert y.shape == tuple(expected.shape)
     np.testing.assert_allclose(y.numpy(), expected.detach().numpy(), rtol=1e-6, atol=1e-8)
     if not expected.requires_grad:

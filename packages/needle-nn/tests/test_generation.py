@@ -1,5 +1,6 @@
 """Generation: the cache changes no logits, draws follow their distribution, texts stop where they should."""
 
+import itertools
 import math
 from itertools import pairwise
 
@@ -253,8 +254,8 @@ def test_seeds(model):
 # ---- Against a reference that sorts ---------------------------------------------------------------------------------
 
 
-def drawn_by_sorting(logits, noise, before, temperature=1.0, top_k=None, top_p=None, repetition_penalty=1.0):
-    """The token that penalty, temperature, k, p and the noise leave, one token after the other in a sorted list."""
+def drawn_by_sorting(logits, share, before, temperature=1.0, top_k=None, top_p=None, repetition_penalty=1.0):
+    """The token at a share of the chances that penalty, temperature, k and p leave, which are in a sorted list."""
     scores = [float(x) for x in logits]
     for token in set(map(int, before)):
         scores[token] = scores[token] / repetition_penalty if scores[token] > 0 else scores[token] * repetition_penalty
@@ -271,7 +272,9 @@ def drawn_by_sorting(logits, noise, before, temperature=1.0, top_k=None, top_p=N
             nucleus.append(i)
             held += weight
         kept = nucleus
-    return max(kept, key=lambda i: scores[i] + noise[i])
+    kept = sorted(kept)
+    sums = list(itertools.accumulate(math.exp(scores[i] - max(scores)) for i in kept))
+    return next(i for i, reached in zip(kept, sums, strict=True) if reached > share * sums[-1])
 
 
 SETTINGS = [
@@ -288,9 +291,30 @@ def test_draws_are_those_of_a_reference():
     for settings in SETTINGS:
         logits = draws.normal(size=(4, 300)) * 3
         before = [draws.integers(0, 300, n) for n in (1, 7, 40, 300)]
-        noise = rng(9).gumbel(size=logits.shape)
-        wanted = [drawn_by_sorting(*row, **settings) for row in zip(logits, noise, before, strict=True)]
+        shares = rng(9).random(4)
+        wanted = [drawn_by_sorting(*row, **settings) for row in zip(logits, shares, before, strict=True)]
         assert Sampling(**settings).draw(logits, rng(9), before).tolist() == wanted, settings
+
+
+def test_draws_have_their_chances():
+    chances = np.array([0.4, 0.0, 0.3, 0.2, 0.1])
+    with np.errstate(divide="ignore"):
+        logits = np.tile(np.log(chances), (20_000, 1))
+    counts = np.bincount(Sampling().draw(logits, rng(0)), minlength=5) / 20_000
+    np.testing.assert_allclose(counts, chances, atol=0.015)
+    assert counts[1] == 0
+
+
+@pytest.mark.parametrize("share", [0.0, 1 - 2**-53])
+def test_the_ends_of_the_chances(share):
+    """A token without a chance is never drawn, not even by a share of 0 or one that rounds to all."""
+
+    class Fixed:
+        def random(self, n):
+            return np.full(n, share)
+
+    logits = np.array([[-np.inf, 0.0, 0.0, 0.0, -np.inf], [-np.inf, 1e-9, -800.0, -np.inf, -np.inf]])
+    assert Sampling().draw(logits, Fixed()).tolist() == [1 if share == 0 else 3, 1]
 
 
 @pytest.mark.parametrize("penalty", [1e-300, 1.0, 1e300])

@@ -15,6 +15,7 @@ import needle as ndl
 import needle_nn.models
 import needle_nn.nn
 from needle import nn
+from needle.nn import functional
 from needle.testing import check_gradients
 
 DEVICES = {"cpu": ndl.cpu, "cpu_numpy": ndl.cpu_numpy} | ({"cuda": ndl.cuda} if ndl.cuda().enabled() else {})
@@ -90,6 +91,26 @@ def test_gradients_of_inputs_and_parameters(row, training):
     parameters = [ndl.Tensor(p.numpy(), dtype="float64") for p in layer.parameters()]
     assert any(x.requires_grad for x in (*given, *parameters))
     check_gradients(function, *given, *parameters, order=1)
+
+
+#: Functions that are put together of others, and the shapes of what they take.
+COMPOSED = {
+    "conv3d": (lambda x, w, b: functional.conv3d(x, w, b, 2, 1, 1, 2), [(1, 2, 3, 3, 3), (2, 1, 2, 2, 2), (2,)]),
+    "conv_transpose3d": (
+        lambda x, w: functional.conv_transpose3d(x, w, None, 2, 1),
+        [(1, 2, 2, 3, 2), (2, 1, 3, 2, 2)],
+    ),
+    "avg_pool3d": (lambda x: functional.avg_pool3d(x, 2, 1, 1), [(1, 1, 3, 4, 3)]),
+    "max_pool2d": (lambda x: functional.max_pool2d(x, 2, 1, return_indices=True)[0], [(1, 2, 4, 4)]),
+}
+
+
+@pytest.mark.parametrize("name", COMPOSED)
+def test_derivatives_of_the_second_order(name):
+    function, shapes = COMPOSED[name]
+    rng = np.random.default_rng(0)
+    inputs = [ndl.Tensor(rng.standard_normal(shape), dtype="float64") for shape in shapes]
+    check_gradients(lambda *xs: function(*xs) ** 2, *inputs, order=2)
 
 
 @each_row

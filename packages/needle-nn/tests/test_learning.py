@@ -170,6 +170,18 @@ def test_a_failure_shows_what_was_expected(here, capsys):
     assert json.loads((here / "mine" / "progress.json").read_text()) == {"1": [1, len(checks_of(chapter(1)))]}
 
 
+def test_what_the_compiler_says_is_told_once(here, capsys):
+    written(here, 4)
+    (here / "chapter4_arrays.c").write_text("int add(\n")
+    assert main(["learn", "check", "4", "."]) == 1
+    out = capsys.readouterr().out
+    assert (
+        out.count("chapter4_arrays.c does not compile: chapter4_arrays.c:") == 1
+        and out.count("        as above\n") == 5
+    )
+    assert "hint" not in out and "7 of 13 checks pass" in out
+
+
 def test_a_file_that_does_not_load_counts_no_checks(here, capsys):
     (here / "chapter1_softmax.py").write_text("def softmax(Z)\n")
     assert main(["learn", "check", "1", "."]) == 1

@@ -32,7 +32,7 @@ SMALL = {
 REAL = {
     "gpt2": (GPT2, ("GPT2", 50257, 1024, 768, 12, 12), IDS),
     "llama 1b, two layers": (
-        lambda: Llama(2048, 8192, 2048, 8192, 2, 32, 8, theta=500000.0, eps=1e-5),
+        lambda **made: Llama(2048, 8192, 2048, 8192, 2, 32, 8, theta=500000.0, eps=1e-5, **made),
         ("Llama", 2048, 2048, 8192, 2, 32, 8, 500000.0, 1e-5),
         np.random.default_rng(0).integers(0, 2048, (1, 130)),
     ),
@@ -40,6 +40,13 @@ REAL = {
     "resnet50": (resnet50, ("ResNet", (3, 4, 6, 3), True), images(1, 224)),
     "vit_b_16": (vit_b_16, ("ViT", 224, 16, 12, 12, 768, 3072), images(1, 224)),
 }
+
+ROWS = SMALL | {f"real {name}": row for name, row in REAL.items()}
+
+
+def rows_of(*names, slow=REAL):
+    """Rows of small shapes; real ones take minutes together."""
+    return [*names, *[pytest.param(f"real {name}", marks=pytest.mark.slow) for name in slow]]
 
 
 def both(row):
@@ -91,7 +98,15 @@ def test_logits_loss_and_gradients(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "dtype"), [("resnet18", "float64"), pytest.param("vit_b_16", "float32", marks=pytest.mark.slow)]
+    ("name", "dtype"),
+    [
+        ("resnet18", "float64"),
+        *[
+            pytest.param(name, "float64" if "resnet" in name else "float32", marks=pytest.mark.slow)
+            for name in REAL
+            if name != "resnet18"
+        ],
+    ],
 )
 def test_gradients_of_real_shapes(name, dtype):
     """Of relus in float64: among millions of them, the last bit of a float32 lets a few gradients pass or not."""
@@ -101,9 +116,11 @@ def test_gradients_of_real_shapes(name, dtype):
     ours, theirs, x = both((lambda: row[0](dtype=dtype), *row[1:]))
     theirs.to(getattr(torch, dtype))
     from_torch(ours, theirs.state_dict())
-    found = nn.SoftmaxLoss()(ours(ndl.Tensor(x, dtype=dtype)), ndl.Tensor([3]))
-    given = torch.tensor(x).to(getattr(torch, dtype))
-    wanted = torch.nn.functional.cross_entropy(theirs(given), torch.tensor([3]))
+    x = x if x.dtype.kind == "i" else x.astype(dtype)
+    logits, expected = ours(ndl.Tensor(x, dtype=str(x.dtype))), theirs(torch.tensor(x))
+    targets = np.random.default_rng(1).integers(0, logits.shape[-1], logits.shape[:-1]).reshape(-1)
+    found = nn.SoftmaxLoss()(logits.reshape((-1, logits.shape[-1])), targets)
+    wanted = torch.nn.functional.cross_entropy(expected.flatten(0, -2), torch.tensor(targets))
     found.backward()
     wanted.backward()
     compare(found.item(), wanted)
@@ -125,12 +142,12 @@ DRAWS = {
 
 
 @pytest.mark.parametrize("how", DRAWS)
-@pytest.mark.parametrize("name", ["gpt2", "llama"])
+@pytest.mark.parametrize("name", rows_of("gpt2", "llama", slow=("gpt2", "llama 1b, two layers")))
 def test_tokens_with_the_same_draws(name, how):
     """Those of PyTorch's logits, which are computed anew for every token; two prompts of different lengths."""
     import torch
 
-    ours, theirs, _ = both(SMALL[name])
+    ours, theirs, _ = both(ROWS[name])
     from_torch(ours, theirs.state_dict())
     prompts = [[5, 9, 2], [7, 1, 1, 3, 96]]
     found = generate(ours, prompts, 11, sampling=DRAWS[how], seed=3)
@@ -144,17 +161,17 @@ def test_tokens_with_the_same_draws(name, how):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", rows_of(*SMALL))
 def test_files_of_pytorch_and_back(tmp_path, name, dtype):
     import torch
     from safetensors.torch import save_file
 
-    ours, theirs, x = both(SMALL[name])
+    ours, theirs, x = both(ROWS[name])
     kind = getattr(torch, dtype)
     state = {
         key: p.to(kind).contiguous() if p.dtype.is_floating_point else p
         for key, p in theirs.state_dict().items()
-        if key != "lm_head.weight" or name != "gpt2"
+        if key != "lm_head.weight" or "gpt2" not in name
     }
     save_file(state, tmp_path / "model.safetensors", {"format": "pt"})
     from_torch(ours, tmp_path)

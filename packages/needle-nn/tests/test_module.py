@@ -279,3 +279,37 @@ def test_to_moves_everything_and_keeps_the_parameters():
     np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5, atol=1e-6)
     model.train()(ndl.Tensor(x, device=ndl.cpu_numpy())).sum().backward()
     assert {str(p.grad.device) for p in model.parameters()} == {"cpu_numpy()"}
+
+
+def test_names_with_a_prefix_and_of_one_module_alone():
+    model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
+    model.scale = nn.Parameter(ndl.ones(1))
+    assert [name for name, _ in model.named_parameters("net", recurse=False)] == ["net.scale"]
+    assert model.parameters(recurse=False) == [model.scale] and model.buffers(recurse=False) == []
+    assert next(name for name, _ in model.named_parameters(prefix="a")) == "a.0.weight"
+    assert [name for name, _ in model[1].named_buffers("b", recurse=False)] == ["b.running_mean", "b.running_var"]
+    assert len(model.parameters()) == 5 and model.to(memory_format=None, non_blocking=True) is model
+
+
+class Decoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(4, 3), nn.Linear(3, 4)
+        self.head.weight = self.embedding.weight
+
+
+def test_a_state_may_hold_a_tied_weight_under_each_of_its_names():
+    """As PyTorch's states do: under both names, under either; not with different numbers."""
+    model = Decoder()
+    weight, bias = np.arange(12, dtype="float32").reshape(4, 3), model.head.bias.numpy()
+    for names in (["embedding.weight", "head.weight"], ["head.weight"], ["embedding.weight"]):
+        nn.init.zeros_(model.embedding.weight)
+        model.load_state_dict({"head.bias": bias, **dict.fromkeys(names, weight)})
+        np.testing.assert_array_equal(model.embedding.weight.numpy(), weight)
+    for wrong, message in {
+        "unexpected: head.weight": {"embedding.weight": weight, "head.weight": weight + 1},
+        "missing: embedding.weight; unexpected: other": {"other": weight},
+        r"other shapes: embedding.weight \(3, 4\) instead": {"head.weight": weight.T},
+    }.items():
+        with pytest.raises(ValueError, match=wrong):
+            model.load_state_dict({"head.bias": bias, **message})

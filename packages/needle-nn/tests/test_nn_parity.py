@@ -22,6 +22,7 @@ OIHW = (
     1,
 )  # (KH, KW, in, out) -> (out, in, KH, KW); the same for the transposed convolution: (in, out, KH, KW)
 OIK = (2, 1, 0)
+OIDHW = (4, 3, 0, 1, 2)
 
 
 def as_torch(array):
@@ -113,11 +114,22 @@ TWINS = {
     "Conv/even kernel": Twin(lambda: tn.Conv2d(4, 3, 2), OIHW),
     "Conv2d": Twin(lambda: tn.Conv2d(4, 3, (3, 2)), OIHW),
     "Conv2d/all settings": Twin(lambda: tn.Conv2d(4, 6, 3, 2, 2, 2, 2), OIHW),
+    "Conv3d": Twin(lambda: tn.Conv3d(4, 3, (2, 3, 1)), OIDHW),
+    "Conv3d/all settings": Twin(lambda: tn.Conv3d(4, 6, 3, 2, 2, 2, 2, bias=False), OIDHW),
+    "ConvTranspose3d": Twin(lambda: tn.ConvTranspose3d(4, 3, (2, 1, 3)), OIDHW),
+    "ConvTranspose3d/all settings": Twin(lambda: tn.ConvTranspose3d(4, 6, 3, 2, 1, 1, 2), OIDHW),
+    "MaxPool3d": Twin(lambda: tn.MaxPool3d(3, 2, 1)),
+    "AvgPool3d": Twin(lambda: tn.AvgPool3d(3, 2, 1)),
+    "AdaptiveAvgPool3d": Twin(lambda: tn.AdaptiveAvgPool3d((2, 2, 3))),
+    "BatchNorm3d": Twin(lambda: tn.BatchNorm3d(4), call=biased),
     "Conv1d": Twin(lambda: tn.Conv1d(4, 3, 3), OIK),
     "Conv1d/all settings": Twin(lambda: tn.Conv1d(4, 6, 3, 2, 1, 2, 2, bias=False), OIK),
     "ConvTranspose2d": Twin(lambda: tn.ConvTranspose2d(4, 3, 3), OIHW),
+    "ConvTranspose2d/by position": Twin(lambda: tn.ConvTranspose2d(4, 6, 3, 2, 1, 1, 2, False, 2), OIHW),
     "ConvTranspose2d/stride 2": Twin(lambda: tn.ConvTranspose2d(4, 3, 3, 2, 1, 1), OIHW),
     "MaxPool2d": Twin(lambda: tn.MaxPool2d(2)),
+    "MaxUnpool1d": Twin(lambda: tn.MaxUnpool1d(2)),
+    "MaxUnpool2d": Twin(lambda: tn.MaxUnpool2d(2)),
     "MaxPool2d/overlapping": Twin(lambda: tn.MaxPool2d(3, 2, 1)),
     "AvgPool2d": Twin(lambda: tn.AvgPool2d(2)),
     "AvgPool2d/overlapping": Twin(lambda: tn.AvgPool2d(3, 2, 1)),
@@ -139,6 +151,7 @@ TWINS = {
     "MSELoss/none": Twin(lambda: tn.MSELoss(reduction="none")),
     "L1Loss": Twin(tn.L1Loss),
     "HuberLoss": Twin(tn.HuberLoss),
+    "HuberLoss/PyTorch's order": Twin(lambda: tn.HuberLoss("sum", 0.5)),
     "HuberLoss/delta": Twin(lambda: tn.HuberLoss("sum", 0.5)),
     "BCEWithLogitsLoss": Twin(tn.BCEWithLogitsLoss),
 }
@@ -254,7 +267,7 @@ ROUNDED = {"Hardsigmoid", "CELU"}
 
 #: Rows that PyTorch has no layer for, or only with other random numbers; layer_table.py's references check them.
 NO_TWIN = {
-    "Dropout", "Dropout1d", "Dropout2d", "AlphaDropout",
+    "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout",
     "Flatten/flat", "Residual", "MultiHeadAttention", "MultiHeadAttention/causal, dropout",
     "AttentionLayer", "AttentionLayer/of others", "TransformerLayer", "Transformer", "Transformer/batch first",
 }  # fmt: skip

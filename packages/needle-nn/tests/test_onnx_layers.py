@@ -14,10 +14,18 @@ from needle_nn.models import GPT, GPT2, LanguageModel, LeNet, Llama, MLPResNet, 
 AXES = {"RNN": 1, "GRU": 1, "LSTM": 1, "Transformer": 1, "Transformer/batch first": 0, "Linear/one axis": None}
 AXES |= {"MultiheadAttention": 1, "TransformerEncoder": 1, "TransformerDecoder": 1}
 AXES |= {"MultiheadAttention/widths": 0, "RNN/both ways, batch first": 0}
+#: Layers that write at positions which depend on the input.
+WRITING = {"MaxUnpool1d", "MaxUnpool2d"}
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row.id for row in ROWS])
 def test_layer(row, tmp_path):
+    if row.name in WRITING:
+        with pytest.raises(
+            ndl.onnx.ExportError, match=r"SetItem at positions that depend on the input; at .*images\.py"
+        ):
+            export(row.build(dtype="float32"), tuple(row.arrays("float32")), tmp_path)
+        return
     layer, arrays = row.build(dtype="float32"), tuple(row.arrays("float32"))
     axis = AXES.get(row.id, AXES.get(row.name, 0))
     before = {name: value.numpy() for name, value in layer.state_dict().items()}

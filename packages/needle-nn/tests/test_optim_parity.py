@@ -4,6 +4,8 @@ PyTorch's momentum is u = m u + g, the course's u = m u + (1 - m) g: with a lear
 and with dampening=0 so is ours. PyTorch's `dampening` leaves its first step undamped; ours does not.
 """
 
+import warnings
+
 import numpy as np
 import pytest
 from optim_formulas import parameters, set_gradients
@@ -18,6 +20,14 @@ pytestmark = pytest.mark.parity
 def needs_torch():
     global torch
     torch = pytest.importorskip("torch")
+
+
+@pytest.fixture
+def default_dtype():
+    """Sets PyTorch's default dtype, for a test."""
+    before = torch.get_default_dtype()
+    yield torch.set_default_dtype
+    torch.set_default_dtype(before)
 
 
 #: (ours, our numbers, theirs, their numbers)
@@ -49,6 +59,23 @@ PAIRS = {
         *("RMSprop", {"lr": 0.1, "momentum": 0.9, "centered": True, "weight_decay": 0.1, "eps": 1e-4}),
         *("RMSprop", {"lr": 0.1, "momentum": 0.9, "centered": True, "weight_decay": 0.1, "eps": 1e-4}),
     ),
+    "rprop": ("Rprop", {"lr": 0.1}, "Rprop", {"lr": 0.1}),
+    "rprop, all": (
+        *("Rprop", {"etas": (0.3, 1.5), "step_sizes": (1e-3, 0.02)}),
+        *("Rprop", {"etas": (0.3, 1.5), "step_sizes": (1e-3, 0.02)}),
+    ),
+    "asgd": (
+        *("ASGD", {"lr": 0.1, "lambd": 0.3, "alpha": 0.5, "t0": 4, "weight_decay": 0.1}),
+        *("ASGD", {"lr": 0.1, "lambd": 0.3, "alpha": 0.5, "t0": 4, "weight_decay": 0.1}),
+    ),
+    **{
+        f"{name}, up": (name, {"maximize": True, "weight_decay": 0.1}, name, {"maximize": True, "weight_decay": 0.1})
+        for name in "RMSprop Adagrad Adadelta Adamax NAdam RAdam ASGD".split()
+    },
+    **{
+        f"{name}, up": (name, {"maximize": True, "lr": 0.1}, name, {"maximize": True, "lr": 0.1})
+        for name in ("SGD", "Adam", "AdamW", "Rprop")
+    },
     "adagrad": (
         "Adagrad",
         {"lr": 0.1, "lr_decay": 0.1, "weight_decay": 0.1, "initial": 0.2},
@@ -70,7 +97,8 @@ def same_gradients(params, theirs, seed):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", PAIRS)
-def test_steps(name, dtype):
+def test_steps(name, dtype, default_dtype):
+    default_dtype(getattr(torch, dtype))  # of NAdam's product and ASGD's rate
     ours, our_numbers, other, their_numbers = PAIRS[name]
     params, theirs = pair(dtype)
     optimizer, twin = getattr(optim, ours)(params, **our_numbers), getattr(torch.optim, other)(theirs, **their_numbers)
@@ -78,7 +106,7 @@ def test_steps(name, dtype):
         same_gradients(params, theirs, t)
         optimizer.step(), twin.step()
     for p, q in zip(params, theirs, strict=True):
-        near = 1e-5 if dtype == "float32" else 1e-8 if name == "nadam" else 1e-12  # its product is float32 there
+        near = 1e-5 if dtype == "float32" else 1e-12
         np.testing.assert_allclose(p.numpy(), q.detach().numpy(), rtol=near, atol=near)
 
 
@@ -167,6 +195,13 @@ RATES |= {
     "CosineAnnealingWarmRestarts": same("CosineAnnealingWarmRestarts", 2, 2, 0.01),
     "OneCycleLR": same("OneCycleLR", 0.5, epochs=3, steps_per_epoch=4, pct_start=0.4, div_factor=10.0),
     "OneCycleLR of lines": same("OneCycleLR", 0.5, 12, anneal_strategy="linear"),
+    "OneCycleLR of three phases": same("OneCycleLR", 0.5, 12, three_phase=True),
+    "OneCycleLR of three lines": same("OneCycleLR", 0.5, 12, pct_start=0.2, anneal_strategy="linear", three_phase=True),
+    "CyclicLR": same("CyclicLR", 0.01, 0.5, 3),
+    "CyclicLR, all": same("CyclicLR", 0.01, 0.5, 2, 3, "triangular2", base_momentum=0.7, max_momentum=0.8),
+    "CyclicLR of a range": same("CyclicLR", 0.01, 0.5, 3, mode="exp_range", gamma=0.9, cycle_momentum=False),
+    "CyclicLR by a function": same("CyclicLR", 0.01, 0.5, 3, scale_fn=lambda n: 1 / n, scale_mode="cycle"),
+    "MultiplicativeLR": same("MultiplicativeLR", lambda t: 0.9),
     "ChainedScheduler": (
         lambda o: at_once(optim.lr_scheduler)(o),
         lambda o: at_once(torch.optim.lr_scheduler)(o),
@@ -185,12 +220,65 @@ def test_schedules(name):
     schedule, other = RATES[name][0](optimizer), RATES[name][1](twin)
     for t in range(12):
         assert optimizer.lr == pytest.approx(twin.param_groups[0]["lr"], abs=1e-12)
-        if name.startswith("OneCycleLR"):
+        if name.startswith(("OneCycleLR", "CyclicLR")):
             assert optimizer.momentum == pytest.approx(twin.param_groups[0]["momentum"], abs=1e-12)
         if t < 11:
             same_gradients(params, theirs, t)
             optimizer.step(), twin.step()
             schedule.step(), other.step()
+
+
+#: Without CosineAnnealingWarmRestarts, whose cycles PyTorch counts anew.
+RESUMED = {
+    "StepLR": (3, 0.5),
+    "MultiStepLR": ([2, 5], 0.3),
+    "ExponentialLR": (0.8,),
+    "LambdaLR": (lambda t: 0.5**t,),
+    "MultiplicativeLR": (lambda t: 0.9,),
+    "LinearLR": (0.5, 1.0, 6),
+    "ConstantLR": (0.25, 6),
+    "PolynomialLR": (8, 2.0),
+    "CosineAnnealingLR": (4, 0.01),
+    "CyclicLR": (0.01, 0.5, 3),
+    "OneCycleLR": (0.5, 12),
+}
+
+
+@pytest.mark.parametrize("name", ["CosineAnnealingWarmRestarts", "StepLR", "ExponentialLR"])
+def test_schedules_step_to_an_epoch(name):
+    """Of a fraction, as warm restarts are used; the others at whole ones."""
+    args = {"CosineAnnealingWarmRestarts": (4, 2, 0.01), "StepLR": (2, 0.5), "ExponentialLR": (0.8,)}[name]
+    rates, epochs = [], [0, 0.25, 1.5, 3.75, 4.0, 9.5, 13] if "Warm" in name else [1, 2, 5, 3]
+    for module, params in zip((optim, torch.optim), pair(), strict=True):
+        optimizer = module.SGD(params, lr=0.1)
+        schedule = getattr(module.lr_scheduler, name)(optimizer, *args)
+        rates.append([])
+        for epoch in epochs:
+            optimizer.step()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # PyTorch advises against it
+                schedule.step(epoch)
+            rates[-1].append(optimizer.param_groups[0]["lr"])
+    np.testing.assert_allclose(*rates, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", RESUMED)
+def test_schedules_go_on_from_last_epoch(name):
+    """After four steps the optimizer's state goes into a new one, and a new schedule begins where the old one was."""
+    rates = []
+    for module, params in zip((optim, torch.optim), pair(), strict=True):
+        make = getattr(module.lr_scheduler, name)
+        optimizer, again = module.SGD(params, lr=0.1), module.SGD(params, lr=0.7)
+        schedule = make(optimizer, *RESUMED[name])
+        for _ in range(4):
+            optimizer.step(), schedule.step()
+        again.load_state_dict(optimizer.state_dict())
+        schedule = make(again, *RESUMED[name], last_epoch=schedule.last_epoch - 1)
+        rates.append([])
+        for _ in range(6):
+            rates[-1].append(again.param_groups[0]["lr"])
+            again.step(), schedule.step()
+    np.testing.assert_allclose(*rates, rtol=1e-9)
 
 
 @pytest.mark.parametrize(

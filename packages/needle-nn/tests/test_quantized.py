@@ -7,8 +7,9 @@ import needle as ndl
 import needle_ndarray as nd
 from needle import nn
 from needle_nn.checkpoint import load, load_checkpoint, save, save_checkpoint
+from needle_nn.generation import Sampling, generate
 from needle_nn.interop import from_torch, to_torch
-from needle_nn.models.gpt2 import GPT2
+from needle_nn.models import GPT, GPT2, LanguageModel, Llama
 from needle_nn.weights import Weights
 
 HALVES = ["float16", "bfloat16"]
@@ -56,6 +57,60 @@ def test_quantized_embedding():
     assert small is table and type(table) is nn.QuantizedEmbedding
     step = np.abs(w).max(1, keepdims=True) / 127
     assert (np.abs(small(ids).numpy() - w[ids]) <= step[ids] / 2 * (1 + 1e-5)).all()
+
+
+SIZES = {"vocab_size": 90, "context": 64, "embedding_size": 32, "num_layers": 2, "num_head": 4}
+#: models whose embeddings are used in other ways than by ids: as the map to the vocabulary, row by row
+MODELS = {
+    "gpt": lambda: GPT(**SIZES),
+    "gpt2": lambda: GPT2(**SIZES),
+    "gpt2, not tied": lambda: GPT2(**SIZES, tied=False),
+    "llama": lambda: Llama(**SIZES, hidden_size=48, num_groups=2, tied=True),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_language_models_of_bytes(name, tmp_path):
+    np.random.seed(1)  # noqa: NPY002
+    net, ids = MODELS[name]().eval(), np.random.default_rng(0).integers(0, 90, (2, 9))
+    expected = net(ids).numpy()
+    held = {id(p): p.size for p in net.parameters()}
+    assert nn.quantize(net, embeddings=True) is net
+    found = net(ids).numpy()
+    np.testing.assert_allclose(found, expected, atol=0.04 * np.abs(expected).max())
+    state = net.state_dict()
+    assert not [key for key, p in net.named_parameters() if p.ndim == 2 and p.shape[0] > 1]
+    assert sum(p.realize_cached_data().nbytes for p in state.values()) < 0.4 * 4 * sum(held.values())
+    again = nn.quantize(MODELS[name]().eval(), embeddings=True)
+    save(tmp_path / "a", state)
+    again.load_state_dict(load(tmp_path / "a"))
+    assert np.array_equal(again(ids).numpy(), found)
+    (made,) = generate(net, ids[:1], 20, sampling=Sampling(temperature=0))
+    row = list(ids[0])
+    for _ in range(20):
+        row.append(int(net(np.array([row])).numpy()[0, -1].argmax()))
+    assert row[9:] == made.tolist()
+
+
+def test_the_positions_of_a_transformer_in_bytes():
+    np.random.seed(1)  # noqa: NPY002
+    net = LanguageModel(16, 30, 24, seq_model="transformer", seq_len=8, num_head=2, dim_head=8).eval()
+    ids = np.random.default_rng(0).integers(0, 30, (6, 2))
+    expected = net(ids)[0].numpy()
+    found = nn.quantize(net, embeddings=True)(ids)[0].numpy()
+    np.testing.assert_allclose(found, expected, atol=0.05 * np.abs(expected).max())
+
+
+def test_an_embedding_as_a_map():
+    table, x = nn.Embedding(7, 5), inputs(2, 3, 5)
+    np.testing.assert_allclose(table.as_linear(x).numpy(), x.numpy() @ table.weight.numpy().T, rtol=1e-5)
+    assert np.array_equal(table.rows(slice(2, 5)).numpy(), table.weight.numpy()[2:5])
+    small = nn.QuantizedEmbedding(table)
+    rows = small(np.arange(7)).numpy()
+    np.testing.assert_allclose(small.as_linear(x).numpy(), x.numpy() @ rows.T, rtol=1e-5, atol=1e-6)
+    assert np.array_equal(small.rows(slice(2, 5)).numpy(), rows[2:5])
+    with pytest.raises(ValueError, match=r"QuantizedEmbedding: .*shape \(2, 4\)"):
+        small.as_linear(inputs(2, 4))
 
 
 def test_quantize_keeps_what_it_is_told_to():

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import safetensors.numpy
 from checkpoint_helpers import same
 from layer_table import ROWS
 
@@ -24,6 +25,15 @@ MODULES = {
     "Conv1d": (lambda: nn.Conv1d(4, 6, 3, groups=2), {"weight": (6, 2, 3), "bias": (6,)}),
     "Conv2d": (lambda: nn.Conv2d(4, 6, (3, 5), groups=2), {"weight": (6, 2, 3, 5), "bias": (6,)}),
     "Conv": (lambda: nn.Conv(2, 6, 3, bias=False), {"weight": (6, 2, 3, 3)}),
+    "Conv3d": (lambda: nn.Conv3d(4, 6, (3, 5, 2), groups=2), {"weight": (6, 2, 3, 5, 2), "bias": (6,)}),
+    "ConvTranspose3d": (
+        lambda: nn.ConvTranspose3d(4, 6, (3, 5, 2), groups=2),
+        {"weight": (4, 3, 3, 5, 2), "bias": (6,)},
+    ),
+    "BatchNorm3d": (
+        lambda: nn.BatchNorm3d(3),
+        {**dict.fromkeys(("weight", "bias", "running_mean", "running_var"), (3,)), "num_batches_tracked": ()},
+    ),
     "ConvTranspose2d": (lambda: nn.ConvTranspose2d(4, 6, (3, 5), groups=2), {"weight": (4, 3, 3, 5), "bias": (6,)}),
     "Embedding": (lambda: nn.Embedding(7, 3), {"weight": (7, 3)}),
     "EmbeddingBag": (lambda: nn.EmbeddingBag(7, 3), {"weight": (7, 3)}),
@@ -124,6 +134,51 @@ def test_tied_weights_under_any_of_their_names(names):
 def test_tied_weights_that_differ():
     with pytest.raises(ValueError, match=r"tokens.weight and head.weight are one tensor in Tied, but differ"):
         from_torch(Tied(), {"tokens.weight": draw((5, 3)), "head.weight": draw((5, 3), 1)})
+
+
+LARGE = np.ones((5, 300_000), "float32")  # read in blocks
+LAST = LARGE.copy()
+LAST[-1, -1] = 2
+NANS = (
+    np.array([0x7FC00001, 0x7FC00002, 0x80000000], np.uint32).view("float32"),
+    np.array([np.nan, np.nan, 0.0], "float32"),
+)
+#: two arrays that a tied weight has in a file, and whether they are taken
+TIES = {
+    "the same": (draw((5, 3)), draw((5, 3)), True),
+    "large": (LARGE, LARGE, True),
+    "large, the last differs": (LARGE, LAST, False),
+    "other dtypes, one value": (draw((5, 3)).astype("float16"), draw((5, 3)).astype("float16").astype("float32"), True),
+    "other dtypes": (draw((5, 3)), draw((5, 3)).astype("float16"), False),
+    "NaN and zeros of other bits": (*(np.tile(a, (5, 1)) for a in NANS), True),
+    "NaN and a number": (np.full((5, 3), np.nan, "float32"), np.zeros((5, 3), "float32"), False),
+}
+
+
+@pytest.mark.parametrize("case", TIES)
+def test_tied_weights_in_files(tmp_path, case, monkeypatch):
+    """Bytes that are the same are compared in blocks; where tensors differ nothing is changed."""
+    one, other, taken = TIES[case]
+
+    class Wide(Tied):
+        def __init__(self):
+            super().__init__()
+            self.first = nn.Linear(2, 2, bias=False)
+            self.head.weight = self.tokens.weight = nn.Parameter(ndl.zeros(*one.shape))
+
+    state = {"first.weight": draw((2, 2)), "tokens.weight": one, "head.weight": other}
+    safetensors.numpy.save_file(state, tmp_path / "a.safetensors")
+    if one is other:  # neither is read as a whole
+        monkeypatch.setattr("needle_nn.weights.same_numbers", None)
+    for given in (tmp_path / "a.safetensors", state):
+        model = Wide()
+        before = model.first.weight.numpy()
+        if taken:
+            np.testing.assert_array_equal(from_torch(model, given).tokens.weight.numpy(), one)
+            continue
+        with pytest.raises(ValueError, match=r"tokens.weight and head.weight are one tensor in Wide, but differ"):
+            from_torch(model, given)
+        assert not model.tokens.weight.numpy().any() and (model.first.weight.numpy() == before).all()
 
 
 WRONG = {

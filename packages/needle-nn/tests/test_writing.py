@@ -8,6 +8,7 @@ import pytest
 
 from needle_nn.checkpoint import save
 from needle_nn.command.main import main
+from needle_nn.command.writers import FORMS, open_writer
 from needle_nn.generation import BPETokenizer, ByteTokenizer, TokenText, UpToStop, Writer
 from needle_nn.interop import to_torch
 from needle_nn.models import GPT2, Llama
@@ -264,6 +265,21 @@ def test_generate_from_a_folder(tmp_path, bpe, capsys):
         args = ["generate", str(place), "--prompt", "the cat", "--length", "30", "--top-p", "0.9"]
         assert main([*args, "--repetition-penalty", "1.2", "--stop", "zzz"]) == 0
         assert capsys.readouterr().out.startswith("the cat")
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_weights_in_any_form(tmp_path, capsys, kind):
+    place = folder(tmp_path, kind, 256)
+    for form in FORMS:
+        args = ["generate", place, "--prompt", "the cat", "--length", "3", "--temperature", "0", "--weights", form]
+        assert main(args) == 0
+        text = capsys.readouterr().out
+        writer, _ = open_writer(place, weights=form)
+        state = writer.model.state_dict().values()
+        large = {p.dtype for p in state if p.ndim == 2 and p.shape[0] > 1}
+        assert large == {"uint8" if form == "int8" else form}
+        assert "".join(writer.stream("the cat", 3, temperature=0)) == text.removeprefix("the cat")[:-1]
+    assert main(["generate", place, "--weights", "int4"]) == 2
 
 
 def test_generate_by_bytes(tmp_path, capsys):

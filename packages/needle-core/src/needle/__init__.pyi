@@ -278,7 +278,6 @@ from needle.torch_names.both import scatter_add as scatter_add
 from needle.torch_names.both import square as square
 from needle.torch_names.both import sub as sub
 from needle.torch_names.both import t as t
-from needle.torch_names.both import take_along_dim as take_along_dim
 from needle.torch_names.both import trace as trace
 from needle.torch_names.both import unbind as unbind
 from needle.torch_names.both import unsqueeze as unsqueeze
@@ -307,6 +306,7 @@ from needle.torch_names.composed import fmod as fmod
 from needle.torch_names.composed import frac as frac
 from needle.torch_names.composed import index_copy as index_copy
 from needle.torch_names.composed import index_fill as index_fill
+from needle.torch_names.composed import index_put as index_put
 from needle.torch_names.composed import inner as inner
 from needle.torch_names.composed import is_nonzero as is_nonzero
 from needle.torch_names.composed import logit as logit
@@ -338,6 +338,7 @@ from needle.torch_names.functions import promote_types as promote_types
 from needle.torch_names.functions import result_type as result_type
 from needle.torch_names.functions import save as save
 from needle.torch_names.functions import set_float32_matmul_precision as set_float32_matmul_precision
+from needle.torch_names.functions import set_printoptions as set_printoptions
 from needle.torch_names.functions import vstack as vstack
 from needle.torch_names.ordering import bucketize as bucketize
 from needle.torch_names.ordering import kthvalue as kthvalue
@@ -399,6 +400,7 @@ def norm(
     dims: Any = ...,
     keepdim: builtins.bool = ...,
 ) -> Tensor: ...
+def take_along_dim(a: Tensor, index: Any = ..., dim: builtins.int = ..., *, indices: Any = ...) -> Tensor: ...
 def sum(
     a: Tensor,
     axes: Axes = None,

@@ -5,7 +5,7 @@ from needle._sister import share, sister
 with sister("needle.nn", "needle-nn"):
     from needle_nn.nn import *
 
-share("nn", "functional", "init", "utils", "utils.parametrizations", "utils.rnn", "parallel")
+share("nn", "functional", "init", "utils", "utils.parametrizations", "utils.parametrize", "utils.rnn", "parallel")
 # PyTorch's modules of what is in needle.nn and in needle_nn.nn.module here
 share("nn", modules="", parameter="module", **{"modules.module": "module"})
 _PLACES = (

@@ -5,7 +5,7 @@ from needle._sister import share, sister
 with sister("needle.optim", "needle-nn"):
     from needle_nn.optim import *
 
-share("optim", "lr_scheduler", "optimizer", "adam", "sgd")
+share("optim", "lr_scheduler", "swa_utils", "optimizer", "adam", "sgd")
 
 
 def __getattr__(name: str):

@@ -14,6 +14,7 @@ from cpython.ref cimport Py_DECREF, Py_INCREF
 cdef extern from "system.h":
     void* needle_aligned(size_t alignment, size_t nbytes) nogil
     void needle_free_aligned(void* block) noexcept nogil
+    void needle_trim() noexcept nogil
     void needle_huge_pages(void* ptr, size_t nbytes) nogil
     void lend "needle_lend"(void* ptr, Py_ssize_t nbytes, Py_ssize_t block_bytes) noexcept nogil
     void end_of_life "needle_end"(void* ptr, Py_ssize_t block_bytes) noexcept nogil
@@ -220,6 +221,7 @@ def empty_cache():
             live_bytes += class_bytes(i)    # which __dealloc__ takes off again
             Py_DECREF(buffer)
             buffer = None
+    needle_trim()
 
 
 def set_cache_limit(nbytes):

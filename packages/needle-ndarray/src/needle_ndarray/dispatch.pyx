@@ -14,12 +14,10 @@ from needle_ndarray.operands cimport (
     beyond, check_device, is_scalar, operand, scalar_array, scalar_dtype, scalar_like
 )
 from needle_ndarray.optable cimport BOOL, DTYPE_COUNT, FLOAT16, FLOAT32, FLOAT64, INT32, INT64
-from needle_ndarray.rules cimport Borrowed, Rule
 
 from needle_ndarray.backend import BINARY, REDUCE, ROWS, UNARY
 from needle_ndarray.dtypes import DTYPES, promote_types
 from needle_ndarray.layout import BroadcastError, normal_axes
-from needle_ndarray.rules import RULES
 
 cdef int[DTYPE_COUNT] KIND = [0, 1, 2, 2, 3, 3, 3, 3]         # bool, unsigned, signed, float: a cast to a lower one is refused
 cdef int[DTYPE_COUNT][DTYPE_COUNT] PROMOTE
@@ -29,7 +27,6 @@ for _a in DTYPES:
 
 cdef Op ADD = BINARY["add"], MULTIPLY = BINARY["multiply"], DIVIDE = BINARY["divide"], POWER = BINARY["power"]
 cdef Op SQRT = UNARY["sqrt"], MIN = REDUCE["min"], LOGSUMEXP = ROWS["logsumexp"]
-cdef Rule LINEAR = RULES["linear"]
 cdef list ALL_AXES = [tuple(range(n)) for n in range(MAX_NDIM + 1)]
 
 
@@ -317,18 +314,17 @@ def linear(x, weight, bias, /):
     [[11.5]]
     """
     cdef NDArray y = None
-    cdef Borrowed[3] given = [<Borrowed> x, <Borrowed> weight, <Borrowed> bias]
     cdef int code
-    if isinstance(x, NDArray) and (<NDArray> x)._dtype >= FLOAT16 and isinstance(weight, NDArray) and isinstance(bias, NDArray):
-        code = PROMOTE[(<NDArray> x)._dtype][(<NDArray> weight)._dtype]
-        y = linear(to_dtype(<NDArray> x, FLOAT32), weight, bias)
-        return narrowed(y, PROMOTE[code][(<NDArray> bias)._dtype])
-    if LINEAR.matches(given):
+    if isinstance(x, NDArray) and isinstance(weight, NDArray) and isinstance(bias, NDArray):
+        if (<NDArray> x)._dtype >= FLOAT16:
+            code = PROMOTE[(<NDArray> x)._dtype][(<NDArray> weight)._dtype]
+            y = linear(to_dtype(<NDArray> x, FLOAT32), weight, bias)
+            return narrowed(y, PROMOTE[code][(<NDArray> bias)._dtype])
         y = rows_product(<NDArray> x, <NDArray> weight, <NDArray> bias)
     return binary_op(ADD, matmul_of(x, weight), bias) if y is None else y
 
 
-def accumulate(NDArray kept not None, NDArray new not None, double keep, double take):
+def accumulate(NDArray kept not None, NDArray new not None, keep, take):
     """kept = keep kept + take new, in place: a running mean with keep + take = 1.
 
     >>> from needle_ndarray import array
@@ -338,6 +334,9 @@ def accumulate(NDArray kept not None, NDArray new not None, double keep, double 
     [2.0, 2.0]
     """
     cdef NDArray part
+    # A float stays the object that it is: by it a recording knows a number that is another one in each replay.
+    if type(keep) is not float or type(take) is not float:
+        keep, take = <double> keep, <double> take
     if not same_dtype_and_device(kept, new) or not FLOAT32 <= kept._dtype <= FLOAT64 or not same_shape(kept, new) \
             or not kept._compact or overlap(new, kept):
         binary_op(ADD, binary_op(MULTIPLY, kept, keep), binary_op(MULTIPLY, new, take), kept)
@@ -366,6 +365,11 @@ cdef object matmul_of(object x, object y):
     return matmul_function(x, y)
 
 
+cdef inline bint is_row(NDArray a, Py_ssize_t n) noexcept:
+    """Whether the shape is (n,) or (1, n)"""
+    return a._ndim == 1 and a._shape[0] == n or a._ndim == 2 and a._shape[0] == 1 and a._shape[1] == n
+
+
 cdef NDArray rows_product(NDArray a, NDArray b, NDArray bias):
     """a (..., k) @ b (k, n), plus bias (n,) or (1, n) unless that is None; None where the operands are of another kind"""
     cdef NDArray rows, out, target
@@ -374,7 +378,8 @@ cdef NDArray rows_product(NDArray a, NDArray b, NDArray bias):
     cdef int i, last = a._ndim - 1
     cdef bint halves = a._dtype == FLOAT32 and b._dtype >= FLOAT16 and a._backend is b._backend and bias is None
     if last <= 0 or b._ndim != 2 or not (same_dtype_and_device(a, b) or halves) or a._dtype == BOOL or a._dtype >= FLOAT16 \
-            or a._shape[last] != b._shape[0] or last > 1 and a._size == 0:
+            or a._shape[last] != b._shape[0] or last > 1 and a._size == 0 \
+            or bias is not None and not (same_dtype_and_device(a, bias) and is_row(bias, b._shape[1])):
         return None
     flat[0], flat[1] = 1, a._shape[last]
     for i in range(last):

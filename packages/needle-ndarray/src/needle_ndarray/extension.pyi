@@ -9,6 +9,7 @@ from needle_ndarray.capture import (
     active_recorder,
     depends,
     place_in_library,
+    reading,
     repeat,
 )
 from needle_ndarray.capture.costs import flops, traffic
@@ -55,6 +56,7 @@ __all__ = [
     "pair",
     "parse_einsum",
     "place_in_library",
+    "reading",
     "repeat",
     "show_call",
     "traffic",

@@ -20,7 +20,7 @@ from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
 
 from needle_ndarray.buffer import WRITE_CLOCK, format_bytes
 from needle_ndarray.capture import (
-    CaptureError, Plan, Recorder, Watched, active_recorder, depends, place_in_library, repeat
+    CaptureError, Plan, Recorder, Watched, active_recorder, depends, place_in_library, reading, repeat
 )
 from needle_ndarray.capture.costs import flops, traffic
 from needle_ndarray.capture.plan import show as show_call
@@ -64,5 +64,5 @@ __all__ = [
     "ABI", "C_INTERFACE", "CaptureError", "DTYPES", "Geometry", "Layout", "Plan", "RULES", "Recorder", "Runner", "Watched",
     "active_recorder", "backend_of", "bounded", "config", "depends", "flops", "format_bytes",
     "has_arrays", "is_listened_to", "like", "listening", "normal_axes", "observe", "pair", "parse_einsum", "place_in_library",
-    "repeat", "show_call", "traffic",
+    "reading", "repeat", "show_call", "traffic",
 ]

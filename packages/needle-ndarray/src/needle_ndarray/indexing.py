@@ -12,7 +12,7 @@ import numpy as np
 from needle_ndarray.backend import SCATTER
 from needle_ndarray.capture import active_recorder, again
 from needle_ndarray.creation import arange, empty, only_arrays
-from needle_ndarray.dtypes import bool_
+from needle_ndarray.dtypes import bool_, int64
 from needle_ndarray.ndarray import NDArray, bounds, broadcast_shapes, make_array, normal_axes
 
 
@@ -29,7 +29,7 @@ def _index_array(x: NDArray, item: Any) -> NDArray:
         given = item.dtype if isinstance(item, NDArray) else host.dtype if host.ndim else type(item).__name__
         raise IndexError(f"an index is of type {given}: expected ints, bools, slices, None or ...")
     if isinstance(item, NDArray):
-        return item if kind == "b" else item.astype("int64", copy=False)
+        return item if kind == "b" or item.dtype is int64 else item.astype(int64)
     return make_array(host, "bool" if kind == "b" else "int64", x.device)
 
 
@@ -237,7 +237,7 @@ def take(x: NDArray, indices: Any, /, *, axis: int | None = None) -> NDArray:
     if at:
         return get(source, (slice(None),) * at + (index,))
     index = _checked(index, source.shape[0], 0)
-    out = empty((index.size, *source.shape[1:]), source.dtype, source.device)
+    out = NDArray.make((index.size, *source.shape[1:]), device=source.device, dtype=source.dtype)
     if index.size:
         out.backend.take(source, index.reshape(-1).compact(), out)
     return out.reshape(index.shape + source.shape[1:])

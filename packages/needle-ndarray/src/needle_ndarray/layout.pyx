@@ -82,9 +82,9 @@ cdef Py_ssize_t checked_size(int ndim, const Py_ssize_t* shape) except -1:
     for i in range(ndim):
         if shape[i] < 0:
             raise ValueError(f"shape {as_tuple(ndim, shape)}: sizes must be 0 or more")
-        zero = zero or shape[i] == 0
-    for i in range(ndim):
-        if shape[i] != 0:
+        if shape[i] == 0:
+            zero = True
+        else:
             if (size | shape[i]) >> 29 and size > MAX_SIZE // shape[i]:         # a division takes longer than the rest
                 raise ValueError(f"shape {as_tuple(ndim, shape)}: more elements than 64 bits can address")
             size *= shape[i]

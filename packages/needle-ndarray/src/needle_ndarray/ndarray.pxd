@@ -26,9 +26,6 @@ cdef class NDArray:
     cdef int set_ndim(self, int ndim) except -1
 
     @cython.final
-    cdef void set_compact(self) noexcept
-
-    @cython.final
     cdef void measure(self) noexcept
 
     @cython.final

@@ -88,7 +88,8 @@ cdef class NDArray:
         self._backend, self._buffer, self._ptr, self._dtype = made._backend, made._buffer, made._ptr, made._dtype
         self.set_ndim(made._ndim)
         memcpy(self._shape, made._shape, made._ndim * sizeof(Py_ssize_t))
-        self.set_compact()
+        memcpy(self._strides, made._strides, made._ndim * sizeof(Py_ssize_t))
+        self._size = made._size
 
     def __cinit__(self):
         self._shape = self._small
@@ -113,17 +114,6 @@ cdef class NDArray:
             self._shape, self._strides = more, more + ndim
         self._ndim, self._shape_tuple = ndim, None
         return 0
-
-    @cython.final
-    cdef void set_compact(self) noexcept:
-        """Strides and size of a compact array of this shape."""
-        cdef Py_ssize_t stride = 1
-        cdef int i
-        for i in range(self._ndim - 1, -1, -1):
-            self._strides[i] = stride
-            stride *= self._shape[i]
-        self._size = stride
-        self._compact = True
 
     @cython.final
     cdef void measure(self) noexcept:
@@ -820,13 +810,15 @@ cdef class NDArray:
 cdef NDArray empty_compact(Backend backend, int dtype, int ndim, const Py_ssize_t* shape):
     """A new compact array, uninitialised; the shape was checked."""
     cdef NDArray out = NDArray.__new__(NDArray)
+    cdef Py_ssize_t size = 1
     cdef int i
     out._backend = backend
     out._dtype = dtype
     out.set_ndim(ndim)
-    for i in range(ndim):
-        out._shape[i] = shape[i]
-    out.set_compact()
+    for i in range(ndim - 1, -1, -1):
+        out._shape[i], out._strides[i] = shape[i], size
+        size *= shape[i]
+    out._size = size
     out._buffer = backend.allocate(out._size * itemsize(dtype))
     if isinstance(out._buffer, Buffer):
         if (<Buffer> out._buffer).nbytes < out._size * itemsize(dtype):

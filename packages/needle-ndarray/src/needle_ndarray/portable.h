@@ -55,6 +55,7 @@ static inline ptrdiff_t needle_physical_memory(void)
 
 static inline void *needle_aligned(size_t alignment, size_t nbytes) { return _aligned_malloc(nbytes, alignment); }
 static inline void needle_free_aligned(void *block) { _aligned_free(block); }
+static inline void needle_trim(void) {}
 
 static inline void *needle_open_library(const char *utf8)
 {
@@ -70,6 +71,9 @@ static inline void *needle_symbol(void *library, const char *name) { return (voi
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
 
 typedef pthread_mutex_t needle_mutex;
 typedef pthread_cond_t needle_condition;
@@ -118,6 +122,14 @@ static inline void *needle_aligned(size_t alignment, size_t nbytes)
     return posix_memalign(&block, alignment, nbytes) ? NULL : block;
 }
 static inline void needle_free_aligned(void *block) { free(block); }
+
+/* glibc keeps small blocks that were freed; the others give them back by themselves */
+static inline void needle_trim(void)
+{
+#if defined(__GLIBC__)
+    malloc_trim(0);
+#endif
+}
 
 static inline void *needle_open_library(const char *path) { return dlopen(path, RTLD_NOW | RTLD_LOCAL); }
 static inline void *needle_symbol(void *library, const char *name) { return dlsym(library, name); }

@@ -18,6 +18,10 @@ from needle_ndarray.capture.verbs import ARGUMENTS
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject*)
 
+cdef enum:
+    SEEN = 255                      # in place of a number of arrays: others may look there, too
+    MOVED = 254                     # it is new, and has left its arena
+
 cdef enum Code:
     OTHER, REPEAT, FILL, COPY, UNARY, BINARY, WHERE, REDUCE, MATMUL, LINEAR, ROWS, CROSS_ENTROPY, CROSS_ENTROPY_GRAD, NORM
     NORM_GRAD, TAKE, SCATTER, STEP
@@ -325,7 +329,7 @@ cdef class Layout:
 cdef class Views:
     """The views that a plan has of one array's memory, so that they can be pointed at another one of the same layout."""
 
-    cdef list views
+    cdef readonly list views
     cdef list shifts                # of each, in bytes from the base's first element
     cdef NDArray base               # what they show now
     cdef Layout layout
@@ -365,9 +369,15 @@ cdef class Views:
         cdef NDArray base = self.base
         cdef Py_ssize_t ours = len(self.views) + 1 + others
         if Py_REFCNT(<PyObject*> base) > 2 or Py_REFCNT(<PyObject*> base._buffer) > ours:
-            self.point(empty_compact(base._backend, base._dtype, base._ndim, base._shape))
+            del base
+            self.move()
             return True
         return False
+
+    cdef int move(self) except -1:
+        """Point at new memory."""
+        self.point(empty_compact(self.base._backend, self.base._dtype, self.base._ndim, self.base._shape))
+        return 0
 
 
 cdef void extent(NDArray a, Py_ssize_t* low, Py_ssize_t* high) noexcept:
@@ -392,14 +402,26 @@ cdef class Runner:
     replay : the calls
     groups : Views of the results' memory, to be renewed
     results : arrays of the plan, of which the first `count` are handed out
+    arenas : (Views of an arena, the numbers of the groups that lie in it too); where somebody looks at one of these when a replay
+        begins, all of them get memory of their own, for good, and the arena new memory
     """
 
     cdef Replay replay
-    cdef list groups, results
+    cdef list groups, results, arenas
+    cdef set inside                 # numbers of the groups that lie in arenas
     cdef Py_ssize_t count
 
-    def __init__(self, Replay replay not None, list groups not None, list results not None, Py_ssize_t count):
+    def __init__(self, Replay replay not None, list groups not None, list results not None, Py_ssize_t count, arenas=()):
         self.replay, self.groups, self.results, self.count = replay, list(groups), list(results), count
+        self.arenas, self.inside = [], set()
+        for arena, numbers in arenas:
+            numbers = tuple(numbers)
+            for i in numbers:
+                if not 0 <= i < len(self.groups) or i in self.inside:
+                    raise ValueError(f"Runner: group {i} of {len(groups)} in an arena")
+                self.inside.add(i)
+            if numbers:
+                self.arenas.append((<Views?> arena, numbers))
         for group in groups:
             if not isinstance(group, Views):
                 raise TypeError(f"Runner: expected Views, got {type(group).__name__}")
@@ -410,20 +432,45 @@ cdef class Runner:
             raise ValueError(f"Runner: {count} of {len(results)} results")
 
     def __call__(self, bytearray others not None):
-        """Run; `others` has, for each of the groups, how many arrays look at it besides the plan's, and then whether it is new."""
+        """Run; `others` has, for each of the groups, how many arrays of the caller's look at it, and then whether it is new.
+
+        SEEN instead of a number: more arrays may do so.
+        """
         cdef Py_ssize_t i, n = PyList_GET_SIZE(self.groups)
+        cdef unsigned char* known = <unsigned char*> PyByteArray_AS_STRING(others)
         cdef list made
-        cdef bint new
         if PyByteArray_GET_SIZE(others) != n:
             raise ValueError(f"Runner: {n} groups, {len(others)} numbers")
+        if PyList_GET_SIZE(self.arenas):
+            self.arenas = [entry for entry in self.arenas if not self.leaves(<tuple> entry, known)]
         for i in range(n):
-            new = (<Views> PyList_GET_ITEM(self.groups, i)).renew(<unsigned char> PyByteArray_AS_STRING(others)[i])
-            PyByteArray_AS_STRING(others)[i] = new
+            if i in self.inside:
+                known[i] = False
+            elif known[i] != MOVED:
+                known[i] = (<Views> PyList_GET_ITEM(self.groups, i)).renew(known[i] if known[i] != SEEN else 0)
         self.replay.run()
         made = []
         for i in range(self.count):
             made.append(like(<NDArray> PyList_GET_ITEM(self.results, i)))
         return made
+
+    cdef bint leaves(self, tuple entry, unsigned char* known) except -1:
+        """Whether the groups in an arena have to leave it, since somebody looks at one of them; then they do."""
+        cdef Views arena = <Views> entry[0], group
+        cdef Py_ssize_t i, ours = PyList_GET_SIZE(arena.views) + 1
+        cdef bint seen = False
+        for i in <tuple> entry[1]:
+            group = <Views> PyList_GET_ITEM(self.groups, i)
+            ours += PyList_GET_SIZE(group.views) + 1 + (known[i] if known[i] != SEEN else 0)
+            seen |= known[i] == SEEN
+        if not seen and Py_REFCNT(<PyObject*> arena.base._buffer) <= ours:
+            return False
+        for i in <tuple> entry[1]:
+            (<Views> PyList_GET_ITEM(self.groups, i)).move()
+            self.inside.remove(i)
+            known[i] = MOVED
+        arena.move()
+        return True
 
 
 cpdef NDArray like(NDArray view):

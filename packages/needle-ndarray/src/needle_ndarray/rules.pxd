@@ -47,7 +47,6 @@ cdef class Rule:
     cdef int count
     cdef Spec specs[12]
 
-    cdef bint matches(self, Borrowed* given) noexcept
     cdef int guard(self, Borrowed* given, View* views) except -1
     cdef tuple before(self, int i, Borrowed* given)
     cdef bint walk(self, tuple lists, bint explain) except -1

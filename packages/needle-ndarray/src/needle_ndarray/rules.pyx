@@ -136,21 +136,14 @@ cdef class Rule:
 
     def fits(self, *given):
         """Whether the inputs are as the verb wants them, on one device."""
-        cdef Borrowed arrays[12]
-        cdef int i
-        if len(given) != self.inputs:
-            return False
-        for i in range(self.inputs):
-            arrays[i] = <Borrowed> given[i]
-        return self.matches(arrays)
-
-    cdef bint matches(self, Borrowed* given) noexcept:
         cdef Sizes sizes
         cdef void* backend = NULL
         cdef int i
+        if len(given) != self.inputs:
+            return False
         start(&sizes, self.known)
         for i in range(self.inputs):
-            if misfit(&self.specs[i], given[i], backend, &sizes):
+            if misfit(&self.specs[i], PyTuple_GET_ITEM(<Borrowed> given, i), backend, &sizes):
                 return False
             if backend is NULL:
                 backend = <void*> (<NDArray> given[i])._backend
@@ -185,8 +178,9 @@ cdef class Rule:
 
     cdef bint walk(self, tuple lists, bint explain) except -1:
         cdef Sizes sizes
+        cdef Spec* spec
         cdef Py_ssize_t i
-        cdef int k
+        cdef int k, count = len(lists)
         cdef void* backend = NULL
         cdef Borrowed a, first = NULL
         if len(lists) > self.count or len(lists) < self.count and not self.specs[len(lists)].optional:
@@ -198,16 +192,16 @@ cdef class Rule:
                 raise ValueError(f"{self.name}: {len(lists[0])} {self.labels[0]}s, but {len(lists[k])} {self.labels[k]}s")
         for i in range(len(<list> lists[0])):
             start(&sizes, self.known)
-            for k in range(len(lists)):
+            for k in range(count):
+                spec = &self.specs[k]
                 a = PyList_GET_ITEM(PyTuple_GET_ITEM(<Borrowed> lists, k), i)
-                if k and self.specs[k].like == 0 and alike(a, first) and <void*> (<NDArray> a)._backend is backend:
-                    pass
-                elif misfit(&self.specs[k], a, backend, &sizes):
+                if not (k and spec.like == 0 and alike(a, first) and <void*> (<NDArray> a)._backend is backend) \
+                        and misfit(spec, a, backend, &sizes):
                     if explain:
                         before = tuple([other[i] for other in lists[:k]])
                         raise self.refusal(k, <object> a, before, f" {i}", lists[0][0] if i else None)
                     return False
-                if self.specs[k].in_place and not (<NDArray> a)._compact:
+                if spec.in_place and not (<NDArray> a)._compact:
                     if not explain:
                         return False
                     check_writable(f"{self.name}: {self.labels[k]} {i}", <NDArray> a)

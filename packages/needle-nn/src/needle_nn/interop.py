@@ -21,7 +21,7 @@ import numpy as np
 import needle_ndarray as nd
 from needle import Tensor
 from needle_nn import nn
-from needle_nn.weights import Weights
+from needle_nn.weights import Weights, same_numbers
 
 __all__ = ["Pair", "from_torch", "register", "to_torch"]
 
@@ -90,6 +90,11 @@ def _conv1d(module: Any) -> Iterator[Pair]:
 @register(nn.Conv2d, nn.ConvTranspose2d)
 def _conv2d(module: Any) -> Iterator[Pair]:
     return _weight_and_bias(module, (2, 3, 1, 0))
+
+
+@register(nn.Conv3d, nn.ConvTranspose3d)
+def _conv3d(module: Any) -> Iterator[Pair]:
+    return _weight_and_bias(module, (2, 3, 4, 1, 0))
 
 
 @register(nn.BatchNorm1d)
@@ -185,15 +190,10 @@ def from_torch(model: Any, state: Any, strict: bool = True) -> Any:
     given = _renamed(model, state)
     wanted = _wanted(model)
     _check(model, state, given, wanted, strict)
-    for group in wanted:
-        there = [pair for pair in group if pair.name in given and pair.tensor is not None]
-        for first in there[:1]:
-            _copy(state, given[first.name], first)
-        for other in there[1:]:
-            if not np.array_equal(_host(state[given[other.name]]), _host(state[given[first.name]]), equal_nan=True):
-                raise ValueError(
-                    f"from_torch: {first.name} and {other.name} are one tensor in {type(model).__name__}, but differ here"
-                )
+    there = [[pair for pair in group if pair.name in given and pair.tensor is not None] for group in wanted]
+    _check_ties(model, state, given, there)
+    for first, *_ in filter(None, there):
+        _copy(state, given[first.name], first)
     return model
 
 
@@ -237,6 +237,21 @@ def _check(model: Any, state: Any, given: dict[str, str], wanted: list[list[Pair
         problems = {"missing": missing, "unexpected": unexpected, **problems}
     if told := "; ".join(f"{what}: {_listed(found)}" for what, found in problems.items() if found):
         raise ValueError(f"from_torch: {type(model).__name__}: {told}")
+
+
+def _check_ties(model: Any, state: Any, given: dict[str, str], groups: list[list[Pair]]) -> None:
+    for first, *others in filter(None, groups):
+        for other in others:
+            if not _same(state, given[first.name], given[other.name]):
+                kind = type(model).__name__
+                raise ValueError(f"from_torch: {first.name} and {other.name} are one tensor in {kind}, but differ here")
+
+
+def _same(state: Any, one: str, other: str) -> bool:
+    """Whether two arrays of one shape hold the same numbers, or both NaN."""
+    if isinstance(state, Weights):
+        return state.same(one, other)
+    return same_numbers(_host(state[one]), _host(state[other]))
 
 
 def _listed(names: list[str]) -> str:

@@ -36,7 +36,7 @@ def destination(what: str, where: tuple[Any, ...], device: Any, dtype: Any) -> t
             device = _DEVICES[given.partition(":")[0]]()
         elif hasattr(given, "randn"):  # devices can draw, dtypes cannot
             device = given
-        else:
+        elif not isinstance(given, bool):  # PyTorch's non_blocking
             dtype = given
     if dtype is not None:
         try:

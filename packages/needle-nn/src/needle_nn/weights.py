@@ -172,6 +172,14 @@ class _File:
                 raise CheckpointError(f"{self.path}: {name}: the file has become shorter")
             done += count
 
+    def blocks(self, name: str, entry: Entry) -> Iterator[np.ndarray]:
+        """The bytes of a tensor, in blocks that are one piece of memory, time after time."""
+        held = np.empty(min(_BLOCK, entry.size), np.uint8)
+        for begin in range(0, entry.size, _BLOCK):
+            block = held[: entry.size - begin]
+            self.fill(name, block.data, entry.start + begin)
+            yield block
+
 
 class Weights(Mapping[str, Tensor]):
     """{name: Tensor} of a safetensors file, or of all such files of a folder; a tensor is read each time it is asked for.
@@ -257,6 +265,15 @@ class Weights(Mapping[str, Tensor]):
             raise CheckpointError(f"{file.path}: {name} holds {int(raw.max())}, which is too large for int64")
         return raw if entry.stored == "BF16" else raw.astype(target, copy=False)
 
+    def same(self, one: str, other: str) -> bool:
+        """Whether two tensors of one shape hold the same numbers, or both NaN; only where their bytes differ all is in memory."""
+        (file, a), (peer, b) = self._held[one], self._held[other]
+        if a.stored == b.stored:
+            blocks = zip(file.blocks(one, a), peer.blocks(other, b), strict=True)
+            if all(np.array_equal(x, y) for x, y in blocks):
+                return True
+        return same_numbers(self.array(one), self.array(other))
+
     def copy_to(self, name: str, out: NDArray, axes: tuple[int, ...] | None = None) -> None:
         """out = a tensor, its axes permuted; both have as many elements.
 
@@ -300,6 +317,11 @@ class Weights(Mapping[str, Tensor]):
             raw = np.empty((min(count, entry.shape[0] - begin), *entry.shape[1:]), DTYPES[entry.stored][0])
             file.fill(name, _bytes(raw), entry.start + begin * row)
             yield begin, from_words(raw, "bfloat16", "cpu").numpy() if entry.stored == "BF16" else raw
+
+
+def same_numbers(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether arrays are equal, or both NaN; without a NaN in a tenth of the time that equal_nan takes."""
+    return np.array_equal(a, b) or np.array_equal(a, b, equal_nan=True)
 
 
 def _bytes(array: np.ndarray) -> memoryview:

@@ -22,7 +22,7 @@ from needle.autograd.tensor cimport Tensor
 from needle.autograd.topology cimport NO_NODE, Graph, number_t, sorted_nodes
 from needle.autograd.values cimport Op, Slot, TensorTuple, Value, is_unknown, looks, make_leaf
 
-from needle._hints import warn_of_replacing
+from needle import _hints
 
 cdef object alike = array_api.alike
 
@@ -66,6 +66,7 @@ cdef class Walk(Graph):
         self.useful = useful
         return 0
 
+    @cython.boundscheck(False)      # the lists have an entry for every number
     cdef int run(self) except -1:
         """Go from the end to the beginning; what arrived at a node is its gradient, and is handed on to its inputs."""
         cdef Modes* here = modes_here()
@@ -117,11 +118,12 @@ cdef class Walk(Graph):
         if self.accumulate and node.gradient is not None:
             before = make_leaf(type(grad), realize(<Value?> node.gradient), False)
             grad = before + grad if isinstance(grad, TensorTuple) else apply(operators().add, (before, grad))
-        elif node.gradient is not None and node.looked == looks and node.gradient is not grad:
-            warn_of_replacing()         # nobody has looked at any gradient since this one came
+        elif node.gradient is not None and node.looked == looks and node.gradient is not grad and "replacing" not in _hints._told:
+            _hints.warn_of_replacing()  # nobody has looked at any gradient since this one came
         node.gradient, node.looked = grad, looks
         return 0
 
+    @cython.boundscheck(False)
     cdef int arrive(self, Py_ssize_t number, object grad) except -1:
         here = self.arrived[number]
         if here is None and not isinstance(grad, Slot):
@@ -132,6 +134,7 @@ cdef class Walk(Graph):
             self.arrived[number] = [grad] if here is None else [here, grad]
         return 0
 
+    @cython.boundscheck(False)
     cdef object gather(self, Value node, Py_ssize_t number):
         """The sum of what has arrived at a node; None if nothing has"""
         cdef object here = self.arrived[number]
@@ -250,6 +253,9 @@ cdef object first_gradient(Tensor root, object out_grad):
         raise ValueError(f"backward: out_grad has shape {out_grad.shape}, the tensor {root.shape}")
     if out_grad.device != root.device:
         raise ValueError(f"backward: out_grad is on {out_grad.device}, the tensor on {root.device}; move it with .to(device)")
+    # A constant may have been written to after root was computed: it counts as it is now.
+    if type(out_grad) is Tensor and (<Tensor> out_grad).op is None and not (<Tensor> out_grad).wants_grad:
+        out_grad = out_grad.detach()
     return operators().ops.astype(out_grad, root.dtype)
 
 

@@ -14,7 +14,8 @@ cdef Arrays arrays = load_arrays()
 cdef object ndarray_type = array_api.NDArray
 cdef object default_dtype = None        # what set_default_dtype was given
 cdef bint numpy_backend = array_api.default_device() == array_api.cpu_numpy()      # NEEDLE_BACKEND=np
-FLOAT32, FLOAT64 = array_api.float32.code, array_api.float64.code
+FLOAT32 = array_api.float32.code
+cdef int FLOAT64 = array_api.float64.code
 
 
 cpdef object get_default_dtype():

@@ -137,7 +137,7 @@ cdef object own(object grad, list made):
     if isinstance(grad, TensorTuple) or value.uses == 0 and Py_REFCNT(<PyObject*> grad) <= held and value.array is not None \
             and arrays.is_sole_owner(<PyObject*> value.array):
         return grad
-    return operators().ops.clone(grad)
+    return apply(operators().clone, (grad,))
 
 
 def release_made(function, args):

@@ -4,7 +4,7 @@ from needle.autograd.values cimport Op
 
 cdef class Operators:
     cdef object ops                     # the module needle.ops
-    cdef Op add, multiply, divide, negate, matmul       # these hold nothing: one of each does for all
+    cdef Op add, multiply, divide, negate, matmul, clone    # these hold nothing: one of each does for all
     cdef object add_scalar, mul_scalar, div_scalar, summation, make_tuple       # classes
     cdef list entries                   # TupleGetItem(i) at place i
 

@@ -13,7 +13,7 @@ cdef class Operators:
         from needle import ops
         self.ops = ops.PLAIN
         self.add, self.multiply, self.divide = ops.EWiseAdd(), ops.EWiseMul(), ops.EWiseDiv()
-        self.negate, self.matmul = ops.Negate(), ops.MatMul()
+        self.negate, self.matmul, self.clone = ops.Negate(), ops.MatMul(), ops.Clone()
         self.add_scalar, self.mul_scalar, self.div_scalar = ops.AddScalar, ops.MulScalar, ops.DivScalar
         self.summation, self.make_tuple = ops.Summation, ops.MakeTensorTuple
         self.entries = []

@@ -8,6 +8,7 @@ cdef Tensor apply(Op op, tuple inputs)
 cdef TensorTuple apply_tuple(Op op, tuple inputs)
 cdef int record(Op op, tuple inputs, Value out, object data) except -1
 cdef int note_used(tuple inputs, Modes* here, bint recorded) except -1
+cdef int note_dropped(Value value, Modes* here) except -1
 cdef int flag_bits(Value value) noexcept
 cdef object read(Value value)
 cdef object realize(Value value)

@@ -26,6 +26,17 @@ cdef extern from *:
     """
     unsigned int type_version "needle_type_version"(object value) noexcept     # changes when its class does; 0: unknown
 
+cdef extern from "Python.h":
+    Py_ssize_t Py_REFCNT(PyObject*)
+
+
+class Dropped:
+    """Noted in place of the data of a gradient that was dropped before anything was computed from it"""
+
+    _handle = object()
+
+
+cdef object DROPPED = Dropped()
 cdef Arrays arrays = load_arrays()
 cdef object ndarray_type = array_api.NDArray
 
@@ -88,6 +99,19 @@ cdef int note_used(tuple inputs, Modes* here, bint recorded) except -1:
                 active_recorder().refuse("uses a tensor whose graph was recorded before the call")
             if id(x) not in used:
                 used[id(x)] = (x, x.array, None if x.gradient is None else (<Value> x.gradient).array, flag_bits(x))
+    return 0
+
+
+cdef int note_dropped(Value value, Modes* here) except -1:
+    """While capturing: a gradient is dropped that nobody else holds and no call has read. That there was one is enough to know."""
+    cdef dict used = <dict> here.used
+    cdef Value gradient = value.gradient
+    cdef tuple noted = used.get(id(value))
+    if gradient is None or noted is None or noted[2] is None or noted[2] is not gradient.array \
+            or id(gradient.array._handle) in active_recorder().outside_numbers:
+        return 0
+    if Py_REFCNT(<PyObject*> gradient) == 2 and Py_REFCNT(<PyObject*> gradient.array) == 2:   # here too, and in the note
+        used[id(value)] = noted[0], noted[1], DROPPED, noted[3]
     return 0
 
 

@@ -16,7 +16,7 @@ class Known:
     def __init__(self, value: Value, held: Any, layout: Any, views: Any, flags: int, written: bool) -> None: ...
 
 class Bound:
-    def __init__(self, kind: str, target: Any, result: int, renewed: bool, first: int) -> None: ...
+    def __init__(self, kind: str, target: Any, result: int, renewed: bool, first: int, lent: bool = False) -> None: ...
 
 class TensorPlan:
     replays: int
@@ -35,6 +35,7 @@ class TensorPlan:
         cleared: list[Any],
         rebuild: Any,
         plain: bool,
+        arenas: list[Any],
     ) -> None: ...
     @property
     def built(self) -> Any: ...

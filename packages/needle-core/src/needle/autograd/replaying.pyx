@@ -17,7 +17,7 @@ from needle.autograd.recording cimport flag_bits, realize
 from needle.autograd.tensor cimport Tensor
 from needle.autograd.values cimport TensorTuple, Value, assign, make_leaf
 
-from needle_ndarray import NDArray as ndarray_type
+from needle_ndarray import NDArray as ndarray_type, empty_cache
 
 
 cdef extern from "Python.h":
@@ -141,6 +141,9 @@ cdef class Known:
         self.value, self.held, self.layout, self.views, self.flags, self.written = value, held, layout, views, flags, written
 
 
+cdef enum:
+    SEEN = 255                          # as in needle_ndarray.replay
+
 cdef enum Binding:
     NOTHING, DATA, GRADIENT
 
@@ -155,30 +158,37 @@ cdef class Bound:
     result : its number
     renewed : whether it has memory of its own, that is renewed where somebody looks at it
     first : the call that first writes it
+    lent : whether that memory is the plan's arena, which is written to before that call, too
     """
 
     cdef Binding kind
     cdef Value target
     cdef Py_ssize_t argument, result, first
-    cdef bint renewed
+    cdef bint renewed, lent
     cdef Value given                    # the gradient that was handed out last
 
-    def __init__(self, str kind not None, target, Py_ssize_t result, bint renewed, Py_ssize_t first):
-        self.kind, self.result, self.renewed, self.first = BINDINGS[kind], result, renewed, first
+    def __init__(self, str kind not None, target, Py_ssize_t result, bint renewed, Py_ssize_t first, bint lent=False):
+        self.kind, self.result, self.renewed, self.first, self.lent = BINDINGS[kind], result, renewed, first, lent
         self.target = None if isinstance(target, int) else <Value?> target
         self.argument = target if isinstance(target, int) else -1
 
     cdef bint is_ours(self) noexcept:
-        """Whether the gradient that was handed out last is held by its tensor alone, and may be written over"""
+        """Whether the gradient that was handed out last is held by its tensor alone or by nobody, and may be written over"""
         cdef PyObject* grad = <PyObject*> self.given
-        if grad is <PyObject*> None or self.target is None or <PyObject*> self.target.gradient is not grad:
+        if grad is <PyObject*> None or self.target is None:
             return False
-        return Py_REFCNT(grad) == 2 and <PyObject*> (<Value> grad).array is not <PyObject*> None \
-            and Py_REFCNT(<PyObject*> (<Value> grad).array) == 1
+        return Py_REFCNT(grad) == 1 + (<PyObject*> self.target.gradient is grad) \
+            and <PyObject*> (<Value> grad).array is not <PyObject*> None and Py_REFCNT(<PyObject*> (<Value> grad).array) == 1
+
+    cdef unsigned char others(self) noexcept:
+        """How many arrays look at the memory besides the plan's, or SEEN where more may do so than are known of."""
+        if self.is_ours():
+            return 1
+        return 0 if self.given is None else SEEN
 
     cdef int forget(self, Py_ssize_t position) except -1:
         """After an error in that call: no gradient stays that is written over in part."""
-        if self.renewed and self.given is not None and self.target is not None and self.first <= position \
+        if self.renewed and self.given is not None and self.target is not None and (self.lent or self.first <= position) \
                 and self.target.gradient is self.given:
             self.target.gradient = None
         self.given = None               # the plan's memory may be other memory than this gradient's by now
@@ -216,6 +226,7 @@ cdef class TensorPlan:
     cleared : values whose gradients are dropped first of all: after an error they have none
     rebuild : a function of the arrays and arguments that makes what the function returns; None: the only one, as a tensor
     plain : whether the arguments are tensors, one by one
+    arenas : (Views of an arena, the numbers of fresh + renewed that lie in it)
     """
 
     cdef object run, default_dtype, rebuild
@@ -229,7 +240,7 @@ cdef class TensorPlan:
     cdef readonly object built
 
     def __init__(self, built, list guards, list arguments, list values, list gradients, list fresh, list bound, list renewed,
-                 Py_ssize_t count, list cleared, rebuild, bint plain):
+                 Py_ssize_t count, list cleared, rebuild, bint plain, list arenas):
         self.built, self.cleared = built, cleared
         self.guards = [<Guard?> each for each in guards]
         self.values, self.bound = [<Known?> each for each in values], [<Bound?> each for each in bound]
@@ -237,7 +248,7 @@ cdef class TensorPlan:
         self.results, self.fresh = built.results, len(fresh)
         if len(renewed) != len([each for each in self.bound if (<Bound> each).renewed]):
             raise ValueError(f"TensorPlan: {len(renewed)} groups of views for other bound results")
-        self.run = Runner(built.replay, fresh + renewed, built.results, count)
+        self.run = Runner(built.replay, fresh + renewed, built.results, count, arenas)
         self.others = bytearray(len(fresh) + len(renewed))
         self.own = {id((<Known> each).value) for each in self.values}
         self.rebuild, self.replays, self.next_check = rebuild, 0, 64
@@ -360,8 +371,12 @@ cdef class TensorPlan:
         for i in range(PyList_GET_SIZE(self.bound)):
             bound = <Bound> PyList_GET_ITEM(self.bound, i)
             if bound.renewed:
-                others[k] = bound.is_ours()
+                others[k] = <char> bound.others()
                 k += 1
+                if bound.lent and bound.target.gradient is not bound.given:
+                    bound.target.gradient = None
+        if self.replays == 1:           # with what the calls that were recorded left there
+            empty_cache()
         try:
             made = self.run(self.others)
         except BaseException:

@@ -18,7 +18,7 @@ from needle.autograd.dtype_rules cimport FLOAT32, to_array
 from needle.autograd.modes cimport means_torch, modes_here
 from needle.autograd.naming cimport show_in_autograd
 from needle.autograd.operators cimport operators
-from needle.autograd.recording cimport apply, note_used, read, realize
+from needle.autograd.recording cimport apply, note_dropped, note_used, read, realize
 from needle.autograd.tracing cimport handed_out, note_read, note_write
 from needle.autograd.values cimport Value, assign, is_unknown, looks, make_leaf
 
@@ -143,6 +143,7 @@ cdef class Tensor(Value):
             note_used((self,), modes_here(), False)
             if value is None and not active_recorder().calls:
                 active_recorder().cleared[id(self)] = self
+                note_dropped(self, modes_here())
         self.gradient = value
 
     def numpy(self):
@@ -312,7 +313,9 @@ cdef class Tensor(Value):
             return apply(operators().add, (self, negated(<Tensor> other, self)))
         return self - as_constant(other, self, "subtract") if known(other) else NotImplemented
 
-    def __rsub__(self, other):
+    def __rsub__(self, other):              # also where self is of a subclass, as a Parameter is
+        if isinstance(other, Tensor):
+            return Tensor.__sub__(other, self)
         if not is_number(other):
             return as_constant(other, self, "subtract") - self if known(other) else NotImplemented
         if not has_floats(self) and not isinstance(other, (int, np.integer)):
@@ -566,6 +569,10 @@ cdef class Tensor(Value):
         return operators().ops.clip(self, low, high)
 
     def equal(self, other):
+        """Elementwise; within compat("torch") whether shapes and all values are the same, a Python bool."""
+        if means_torch(modes_here()):
+            from needle import equal
+            return equal(self, other)
         return operators().ops.equal(self, other)
 
     def not_equal(self, other):
@@ -574,7 +581,7 @@ cdef class Tensor(Value):
     def astype(self, dtype):
         return operators().ops.astype(self, dtype)
 
-    def to(self, *where, device=None, dtype=None, non_blocking=False, copy=False):
+    def to(self, *where, device=None, dtype=None, non_blocking=False, copy=False, memory_format=None):
         """On a device, in a dtype, or as another tensor is: `to(device)`, `to(dtype)`, `to(device, dtype)`, `to(other)`."""
         return operators().ops.to(self, *where, device=device, dtype=dtype, copy=copy)
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from needle.autograd import Tensor, TensorTuple
 from needle.autograd.replaying import Replayer, Unseen, flatten, modes_key
-from needle.capturing.guards import Watch, short
+from needle.capturing.guards import Watch, short, uncollected
 from needle.capturing.origins import line_of_function
 from needle.capturing.plans import CapturedPlan
-from needle.capturing.recordings import Recording
+from needle.capturing.recordings import Before, Recording
 from needle_ndarray.extension import CaptureError, active_recorder, is_listened_to
 
 TRIES = 5  # calls that may differ from the one before, until it is clear that they always will
@@ -29,7 +29,7 @@ class Entry:
 
     def __init__(self) -> None:
         self.plans: list[CapturedPlan] = []
-        self.last: Recording | None = None
+        self.last: Before | None = None
         self.differing = 0
         self.refused: str | None = None
 
@@ -110,7 +110,8 @@ class Captured(Replayer):
         try:
             if is_listened_to():
                 return self.function(*args, **kwargs)
-            return method(entry, plan, leaves, args, kwargs)
+            with uncollected():
+                return method(entry, plan, leaves, args, kwargs)
         finally:
             _recording.release()
 
@@ -119,11 +120,11 @@ class Captured(Replayer):
         if recording.refused is None:
             changed = self._changed(entry.last, recording) if entry.last is not None else None
             if entry.last is None or not recording.complete:
-                entry.last = recording
+                entry.last = recording.before()
             elif changed is None:
                 self._plan(entry, recording)
             else:
-                entry.last, entry.differing = recording, entry.differing + 1
+                entry.last, entry.differing = recording.before(), entry.differing + 1
                 if entry.differing >= TRIES:
                     self._refuse(entry, changed)
         if recording.refused is not None:
@@ -140,7 +141,7 @@ class Captured(Replayer):
         entry.last, entry.differing = None, 0
         self._forget_plans(entry)
 
-    def _changed(self, before: Recording, now: Recording) -> str | None:
+    def _changed(self, before: Before, now: Recording) -> str | None:
         """Why the plan of the second of two calls would not be right for the next one."""
         if now.changed is not None:
             return self._at(now.changed)

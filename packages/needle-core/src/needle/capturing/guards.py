@@ -33,6 +33,18 @@ LARGE = 1 << 16  # bytes of an array of NumPy whose content is compared
 ATOMS = (type(None), bool, int, float, complex, str, bytes, range, slice, type(...), np.generic, np.dtype, Tensor)
 
 
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Put the garbage collector off: what it does by chance is not what a function does, and there is no garbage in a plan."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
 class Watch:
     """What a captured function is known to run, from all of its recordings so far."""
 
@@ -52,14 +64,8 @@ class Watch:
     def watching(self, recorder: Recorder) -> Iterator[None]:
         """Refuse what cannot be repeated, and learn which code runs."""
         self._recorder = recorder
-        collects = gc.isenabled()
-        gc.disable()  # what is collected by chance is not what the function does
-        try:
-            with self._profile:
-                yield
-        finally:
-            if collects:
-                gc.enable()
+        with self._profile:
+            yield
 
     def _called(self, frame: FrameType, function: Any) -> None:
         """The user's code calls a function in C."""

@@ -9,6 +9,8 @@ from needle.capturing.recordings import ARGUMENT, ARRAY, NUMBER, TENSOR, Recordi
 from needle_ndarray import NDArray, empty_cache
 from needle_ndarray.extension import Layout, Plan
 
+LARGE = 16384  # bytes of a gradient that is worth a place in the arena
+
 
 class CapturedPlan:
     """Guards, inputs, calls, results. `captured.plans` lists them."""
@@ -22,7 +24,9 @@ class CapturedPlan:
         inputs = {key: roles[key][2] for key in rec.outside if key in roles}
         moving = [array for key, array in inputs.items() if roles[key][0] == "argument"]
         moving += self._handed_out(recording, results)
-        self.plan = Plan(rec, list(inputs.values()), results, without, moving)
+        lent = self._lent(recording, results)
+        self.plan = Plan(rec, list(inputs.values()), results, without, moving, numbers_of(self.template), lent)
+        self.template = counted(self.template, self.plan.numbers)
         empty_cache()  # of blocks that eager steps leave and replays have no use for: the arena takes their place
         built = self.plan.build()
         views = dict(zip(inputs, built.inputs, strict=True))
@@ -36,11 +40,14 @@ class CapturedPlan:
         bound, of_bound = self._bound(recording, results)
         fresh = [v for buffer, v in built.outputs.items() if buffer not in of_bound]
         renewed = [built.outputs[buffer] for buffer in of_bound]
+        places = {buffer: len(fresh) + i for i, buffer in enumerate(of_bound)}
+        arenas = [(views, [places[buffer] for buffer in buffers]) for views, buffers in built.arenas]
         self.plan.forget(rec.outside_numbers[key] for key in inputs if roles[key][0] != "data")
         built.made.clear()
         self.tensor_plan = TensorPlan(
             built, recording.guards, arguments, values, gradients, fresh, bound, renewed, len(recording.outputs),
-            self._cleared(recording), None if self.template == (TENSOR, 0, Tensor, False) else self._rebuild, recording.plain
+            self._cleared(recording), None if self.template == (TENSOR, 0, Tensor, False) else self._rebuild, recording.plain,
+            arenas
         )  # fmt: skip
 
     def _values(self, recording: Recording, roles: dict, views: dict, written: set[int]) -> tuple[list, list]:
@@ -83,6 +90,20 @@ class CapturedPlan:
         left = [array for array, (_, value) in zip(results[count:], self.left, strict=True) if id(value) in own]
         return [array for array in [*results[:count], *left] if id(array._handle) in made]
 
+    def _lent(self, recording: Recording, results: list[NDArray]) -> list[NDArray]:
+        """Large gradients that a step drops before it computes anything, or does not find: the next replay may write over them."""
+        own = {id(leaf) for leaf in recording.leaves}
+        rec = recording.recorder
+        buffers = [rec.made.get(id(array._handle), -1) for array in results]
+        found = []
+        for array, (kind, value) in zip(results[len(recording.outputs) :], self.left, strict=True):
+            buffer = rec.made[id(array._handle)]
+            dropped = id(value) in rec.cleared or recording.used[id(value)].gradient is None
+            alone = buffers.count(buffer) == 1 and id(value) not in own
+            if kind == "gradient" and dropped and alone and rec.sizes[buffer] >= LARGE:
+                found.append(array)
+        return found
+
     def _bound(self, recording: Recording, results: list[NDArray]) -> tuple[list[Bound], list[int]]:
         """Where results go, and the buffers that belong to one binding alone, in the order of these."""
         places = {id(leaf): i for i, leaf in enumerate(recording.leaves)}
@@ -97,7 +118,8 @@ class CapturedPlan:
             alone = kind == "gradient" and buffers.count(buffer) == 1
             if alone:
                 own.append(buffer)
-            bound.append(Bound(kind, places.get(id(value), value), first + k, alone, uses.get(buffer, 0)))
+            lent = alone and buffer in self.plan.places
+            bound.append(Bound(kind, places.get(id(value), value), first + k, alone, uses.get(buffer, 0), lent))
         for value, _, gradient, _ in recording.used.values():
             if gradient is not None and data_and_gradient(value)[1] is None:
                 bound.append(Bound("none", places.get(id(value), value), 0, False, 0))
@@ -120,6 +142,24 @@ class CapturedPlan:
 
     def __str__(self) -> str:
         return str(self.plan)
+
+
+def numbers_of(template: Any) -> list[int]:
+    """Repeated calls whose numbers are part of a result."""
+    if not isinstance(template, tuple) or not template:
+        return []
+    if template[0] == NUMBER:
+        return [template[1].call]
+    return [number for each in template for number in numbers_of(each)]
+
+
+def counted(template: Any, numbers: dict[int, int]) -> Any:
+    """The form of a result, with numbers of repeated calls as they are counted in a plan."""
+    if not isinstance(template, tuple) or not template or not numbers:
+        return template
+    if template[0] == NUMBER:
+        return NUMBER, template[1]._replace(call=numbers[template[1].call])
+    return tuple(counted(each, numbers) for each in template)
 
 
 def rebuilt(template: Any, arrays: list[NDArray], leaves: Any, replay: Any, made: dict[int, Any]) -> Any:

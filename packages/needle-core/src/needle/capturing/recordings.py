@@ -45,6 +45,14 @@ class Trace(NamedTuple):
         return None
 
 
+class Before(NamedTuple):
+    """What is kept of a call until the next one; `held` are objects that the trace knows by their ids."""
+
+    trace: Trace
+    guards: list[Any]
+    held: list[Any]
+
+
 class Recording:
     """A call under way, and then what is known of it.
 
@@ -93,6 +101,13 @@ class Recording:
 
     def _refuse(self, why: str) -> None:
         self.recorder.refuse(why, line_of_function(self.function))
+
+    def before(self) -> Before:
+        """What the next call is compared with: neither its arguments nor the gradients that it found."""
+        roles = self.roles()
+        held: list[Any] = [used.value for used in self.used.values()]
+        held += [array for key, array in self.recorder.outside.items() if key not in roles]
+        return Before(self.trace, self.guards, held)
 
     # ---- Results ------------------------------------------------------------------------------------------------------------
 

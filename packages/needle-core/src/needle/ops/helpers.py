@@ -13,6 +13,7 @@ import numpy as np
 
 from needle.autograd import NDArray, Tensor, TensorOp, constant, data_of, is_plain_key
 from needle.typing import Axes
+from needle_ndarray import int64
 from needle_ndarray.extension import normal_axes
 
 
@@ -114,11 +115,11 @@ def no_bool(what: str, given: Any) -> Any:
 
 def index_of(a: Tensor, index: Any) -> Tensor:
     """Positions as an int64 Tensor on a's device: numbers, arrays, or tensors, of whole floats too."""
-    no_bool("the index", index)
     if not isinstance(index, Tensor):
+        no_bool("the index", index)
         kept = "int64" if isinstance(index, (int, list, tuple)) else None
         index = Tensor(index, device=a.device, dtype=kept, requires_grad=False)
     positions = data_of(index)
     if positions.dtype.is_float and bool((positions != positions.astype("int64")).any()):
         raise IndexError("positions are floats that are not whole")
-    return Tensor.make_const(positions) if positions.dtype == "int64" else constant(cast, index, dtype="int64")
+    return Tensor.make_const(positions) if positions.dtype is int64 else constant(cast, index, dtype="int64")

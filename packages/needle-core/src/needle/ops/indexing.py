@@ -90,6 +90,9 @@ class Take(TensorOp):
         return ScatterAdd(self.axis, x.shape)(out_grad, index), None
 
 
+_TAKE_ROWS = Take(0)  # one does for all calls
+
+
 class ScatterAdd(TensorOp):
     """y = zeros with x added at integer positions along an axis;  dx = dy at these"""
 
@@ -143,4 +146,4 @@ def embedding(ids: Any, weight: Tensor) -> Tensor:
     """Rows of weight, (number, width): ids of any shape -> ids.shape + (width,); ids may be whole floats."""
     if weight.ndim != 2:
         raise ValueError(f"embedding: weight has shape {weight.shape}, expected (number, width)")
-    return Take(0)(weight, index_of(weight, ids))
+    return _TAKE_ROWS(weight, index_of(weight, ids))

@@ -3,11 +3,21 @@
 import math
 from typing import Any
 
-from needle.autograd import Tensor, TensorOp, array_api, as_constant, constant, count, get_default_dtype, result_dtype
+from needle.autograd import (
+    Tensor,
+    TensorOp,
+    array_api,
+    as_constant,
+    constant,
+    count,
+    data_of,
+    get_default_dtype,
+    result_dtype,
+)
 from needle.ops.choosing import logical_and, not_equal, where
 from needle.ops.conversion import astype
 from needle.ops.fused import FusedOp
-from needle.ops.helpers import array_of, index_of, no_bool, number
+from needle.ops.helpers import index_of, no_bool, number
 from needle.ops.indexing import gather
 from needle.ops.linalg import matmul
 from needle.ops.reductions import broadcast_to, logsumexp, mean, softmax, summation
@@ -232,12 +242,13 @@ def batch_norm(
     op = BatchNorm(eps)
     y = op(x if order is None else permute(x, order), weight, bias)
     if running_mean is not None or running_var is not None:
-        array_of(y)  # in lazy mode too: the statistics are wanted now
-        count = x.size // n if unbiased and n else 0
-        shares = momentum, momentum * count / (count - 1) if unbiased and count > 1 else momentum
-        for running, new, share in zip((running_mean, running_var), op.statistics, shares, strict=True):
-            if running is not None:
-                follow(running, new, 1 - momentum, share)
+        data_of(y)  # in lazy mode too: the statistics are wanted now
+        new_mean, new_var = op.statistics
+        if running_mean is not None:
+            follow(running_mean, new_mean, 1 - momentum, momentum)
+        if running_var is not None:
+            count = x.size // n if unbiased and n else 0
+            follow(running_var, new_var, 1 - momentum, momentum * count / (count - 1) if count > 1 else momentum)
     return y if order is None else permute(y, tuple([order.index(i) for i in range(ndim)]))
 
 
@@ -256,7 +267,8 @@ def cross_entropy(
         raise ValueError(f"cross_entropy: reduction {reduction!r}: expected 'mean', 'sum' or 'none'")
     if not 0 <= label_smoothing <= 1:
         raise ValueError(f"cross_entropy: label_smoothing {label_smoothing}: expected a number from 0 to 1")
-    (logits,) = _common(logits)
+    if not logits.dtype.is_float:
+        (logits,) = _common(logits)
     labels = index_of(logits, labels)
     if logits.ndim == 0 or labels.shape != logits.shape[:-1]:
         raise ValueError(

@@ -18,14 +18,27 @@ SYNONYMS = {
     "shift": ("shifts",),
 }
 
+#: Of single functions, whose `k` may mean other things elsewhere.
+OF_FUNCTIONS: dict[str, dict[str, str]] = {
+    "tril": {"diagonal": "k"},
+    "triu": {"diagonal": "k"},
+    "diag": {"diagonal": "k"},
+    "take_along_dim": {"indices": "index"},
+}
+#: PyTorch's names of the tensors, where there are others to look at anyway: a call without them is not to pay for it.
+TENSORS = {"a": "input", "x": "input", "p": "input", "b": "other"}
+
 
 def any_spelling(function: Callable[..., Any]) -> Any:
     """The function, whose axes and the like may be given by other names too: `softmax(x, dim=1)`."""
     code = cast(FunctionType, function).__code__
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     meant = {other: name for name in names for other in SYNONYMS.get(name, ()) if other not in names}
+    meant |= OF_FUNCTIONS.get(function.__name__, {})
     if not meant:
         return function
+    tensors = {TENSORS[name]: name for name in names[:2] if name in TENSORS and TENSORS[name] not in names}
+    shown, meant = meant, tensors | meant  # a signature with both would make the tensor itself optional
     known = frozenset(names)
 
     @functools.wraps(function)
@@ -34,7 +47,7 @@ def any_spelling(function: Callable[..., Any]) -> Any:
             given = _renamed(function.__name__, names, meant, args, given)
         return function(*args, **given)
 
-    call.__signature__ = _shown(signature(function), meant)  # type: ignore[attr-defined]
+    call.__signature__ = _shown(signature(function), shown)  # type: ignore[attr-defined]
     return call
 
 
@@ -58,5 +71,7 @@ def _renamed(what: str, names: tuple[str, ...], meant: dict[str, str], args: tup
         name = meant.get(other, other)
         if name in found or (name != other and (name in given or name in names[: len(args)])):
             raise TypeError(f"{what}: {name} and {other} are two names for the same argument")
+        if other == "out":
+            raise TypeError(f"{what}: out= is not taken; out.copy_(...) writes a result into a tensor that is there")
         found[name] = value
     return found

@@ -219,6 +219,15 @@ def index_copy(a: Tensor, dim: int, index: Any, source: Tensor) -> Tensor:
     return ops.setitem(a, (slice(None),) * (dim % a.ndim) + (index,), source)
 
 
+def index_put(a: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
+    """A copy with values at positions, `y[indices] = values`; with accumulate added to what is there, repeated places too."""
+    key = tuple(indices)
+    if not accumulate:
+        return ops.setitem(a, key, values)
+    part = values if isinstance(values, Tensor) else Tensor(values, device=a.device, dtype=a.dtype, requires_grad=False)
+    return a + ops.AddAt(key, a.shape)(ops.broadcast_to(part, a[key].shape))
+
+
 def scatter_reduce(a: Tensor, dim: int, index: Any, src: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
     """A copy with y[index[i, j], j] = "sum" or "mean" of what src brings there, for axis 0; what nothing reaches stays."""
     if reduce not in ("sum", "mean"):

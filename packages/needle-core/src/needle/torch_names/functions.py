@@ -1,7 +1,10 @@
 """Second spellings that are functions of `needle` alone, and PyTorch's questions about devices."""
 
+import math
 import warnings
 from typing import Any
+
+import numpy as np
 
 import needle_ndarray as nd
 from needle import modes, ops
@@ -91,6 +94,35 @@ def _variable(data: Tensor, requires_grad: bool = False) -> Tensor:
 
 def set_float32_matmul_precision(precision: str) -> None:
     """Nothing: products of float32 are float32's."""
+
+
+#: PyTorch's profiles, as numbers.
+_PROFILES: dict[str | None, dict[str, Any]] = {
+    None: {},
+    "default": {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80},
+    "short": {"precision": 2, "threshold": 1000, "edgeitems": 2, "linewidth": 80},
+    "full": {"precision": 4, "threshold": 2**62, "edgeitems": 3, "linewidth": 80},
+}
+
+
+def set_printoptions(
+    precision: int | None = None,
+    threshold: float | None = None,
+    edgeitems: int | None = None,
+    linewidth: int | None = None,
+    profile: str | None = None,
+    sci_mode: bool | None = None,
+) -> None:
+    """How tensors, and NumPy's arrays, are shown: `np.set_printoptions`, with PyTorch's names."""
+    if profile not in _PROFILES:
+        raise ValueError(f"set_printoptions: profile {profile!r}: expected 'default', 'short' or 'full'")
+    given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
+    options = _PROFILES[profile] | {name: value for name, value in given.items() if value is not None}
+    if options.get("threshold") == math.inf:
+        options["threshold"] = 2**62
+    if sci_mode is not None:
+        options["suppress"] = not sci_mode
+    np.set_printoptions(**options)
 
 
 # ---- Files ------------------------------------------------------------------------------------------------

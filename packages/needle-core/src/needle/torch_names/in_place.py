@@ -71,7 +71,7 @@ _FUNCTIONS |= {
 }
 _FUNCTIONS |= {
     name: composed.FUNCTIONS[name]
-    for name in "clamp_min clamp_max nan_to_num fmod index_fill index_copy masked_scatter scatter_reduce".split()
+    for name in "clamp_min clamp_max nan_to_num fmod index_fill index_copy index_put masked_scatter scatter_reduce".split()
 }
 _FUNCTIONS |= {name: both.FUNCTIONS[name] for name in "addmm eq ne lt le gt ge true_divide subtract negative".split()}
 _FUNCTIONS |= {"multiply": both.FUNCTIONS["mul"], "divide": both.FUNCTIONS["div"]}

@@ -13,7 +13,7 @@ def equal(a: Any, b: Any) -> Any:
     """Elementwise `equal`; within compat("torch") whether shapes and all values are the same, a Python bool."""
     if not follows_torch():
         return ops.equal(a, b)
-    return a.shape == b.shape and bool(ops.equal(a, b).all().item())
+    return tuple(a.shape) == tuple(b.shape) and bool(ops.equal(a, b).all().item())
 
 
 def _as_layers_take_it(name: str) -> Callable[..., Any]:

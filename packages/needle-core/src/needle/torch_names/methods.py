@@ -118,9 +118,19 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
     return ops.astype(self, other.dtype)
 
 
+#: PyTorch's older names of dtypes, as functions that make tensors and as texts.
+_MAKERS = {"Float": nd.float32, "Double": nd.float64, "Half": nd.float16, "BFloat16": nd.bfloat16, "Long": nd.int64}
+_MAKERS |= {"Int": nd.int32, "Byte": nd.uint8, "Bool": nd.bool_}
+
+
 def type(self: Tensor, dtype: Any = None) -> Any:
-    """In another dtype; without one, the name of its own."""
-    return str(self.dtype) if dtype is None else ops.astype(self, dtype)
+    """In another dtype, which may be a function like FloatTensor or its name; without one, the name of its own."""
+    if dtype is None:
+        return str(self.dtype)
+    name = (dtype if isinstance(dtype, str) else getattr(dtype, "__name__", "")).rpartition(".")[2]
+    if name.endswith("Tensor"):
+        dtype = _MAKERS.get(name.removesuffix("Tensor"), dtype)
+    return ops.astype(self, dtype)
 
 
 def is_floating_point(self: Tensor) -> bool:

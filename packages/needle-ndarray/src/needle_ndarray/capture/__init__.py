@@ -6,7 +6,8 @@ from needle_ndarray.capture.calls import CaptureError  # isort: skip
 from needle_ndarray.capture.lines import place_in_library  # isort: skip
 from needle_ndarray.capture.passes import PASSES  # isort: skip
 from needle_ndarray.capture.plan import Plan  # isort: skip
-from needle_ndarray.capture.recorder import Recorder, Watched, active_recorder, again, depends, repeat  # isort: skip
+from needle_ndarray.capture.recorder import Recorder, Watched  # isort: skip
+from needle_ndarray.capture.tape import active_recorder, again, depends, reading, repeat  # isort: skip
 
 __all__ = [
     "ARGUMENTS",
@@ -19,5 +20,6 @@ __all__ = [
     "again",
     "depends",
     "place_in_library",
+    "reading",
     "repeat",
 ]

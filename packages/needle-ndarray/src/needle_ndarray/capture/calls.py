@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from needle_ndarray.backend import Backend
 
 CHECKS: set[Callable] = set()  # repeated functions that read their arrays and write nothing
+READS: set[Callable] = set()  # those that do nothing else, and raise no error that the values decide on
 
 
 class CaptureError(RuntimeError):
@@ -54,3 +55,14 @@ def _renamed(arg: Any, now: dict[int, int]) -> Any:
         return arg
     made = [_renamed(each, now) for each in arg]
     return arg if all(map(is_, made, arg)) else type(arg)(made)
+
+
+def renumbered(call: Call, now: dict[int, int]) -> Call:
+    """The call with numbers of repeated calls that are counted otherwise."""
+    return call._replace(args=_renumbered(call.args, now))
+
+
+def _renumbered(arg: Any, now: dict[int, int]) -> Any:
+    if type(arg) is Slot:
+        return arg._replace(call=now[arg.call])
+    return type(arg)(_renumbered(each, now) for each in arg) if type(arg) is tuple or type(arg) is list else arg

@@ -62,7 +62,7 @@ def fits(plan: "Plan", call: Call) -> bool:
         call.verb not in ALONE
         and call.backend is not None
         and call.backend.has_graphs
-        and not plan.has_slots(call)
+        and not plan.slots(call)
         and not plan.touched(call).buffers & plan.fleeting
     )
 

@@ -5,7 +5,7 @@ They run in the order of PASSES; `needle.capture(..., without=("in_place",))` le
 
 from typing import TYPE_CHECKING, Any
 
-from needle_ndarray.capture.calls import Call, View, renamed
+from needle_ndarray.capture.calls import READS, Call, View, renamed
 from needle_ndarray.capture.graphs import graphs
 from needle_ndarray.capture.verbs import CHECKING, ELEMENTWISE
 
@@ -20,16 +20,26 @@ LARGE = 16384  # bytes from which computing in place pays: the cache holds one o
 def drop_dead(plan: "Plan") -> None:
     """Leave out calls whose results nobody reads: what backward computes for inputs that need no gradient, sums of no use.
 
-    Those that check their values stay: an index that is out of bounds is an error, whoever reads what is found there.
+    Those that check their values stay: an index that is out of bounds is an error, whoever reads what is found there. So do
+    repeated functions, but for those that only read a number that nobody uses.
     """
-    wanted = set(plan.outputs)
+    wanted, numbers = set(plan.outputs), set(plan.numbers)
     kept = []
+    stay = []
+    number = sum(call.verb == "repeat" for call in plan.calls)
     for call in reversed(plan.calls):
-        written = plan.written(call)
-        if call.verb in ("repeat", *CHECKING) or any(buffer < 0 or buffer in wanted for buffer in written):
+        number -= call.verb == "repeat"
+        if call.verb == "repeat":
+            used = call.function not in READS or number in numbers
+        else:
+            used = call.verb in CHECKING or any(buffer < 0 or buffer in wanted for buffer in plan.written(call))
+        if used:
             wanted |= plan.read(call)
+            numbers.update(plan.slots(call))
             kept.append(call)
+            stay += [number] if call.verb == "repeat" else []
     plan.calls = kept[::-1]
+    plan.count_numbers(stay[::-1])
 
 
 def hoist_constants(plan: "Plan") -> None:
@@ -40,7 +50,7 @@ def hoist_constants(plan: "Plan") -> None:
         written = plan.written(call)
         if (
             call.verb not in ("repeat", "random")
-            and not plan.has_slots(call)
+            and not plan.slots(call)
             and all(buffer >= 0 and writes[buffer] == 1 and buffer not in plan.outputs for buffer in written)
             and all(plan.sizes[buffer] <= SMALL for buffer in written)
             and plan.read(call) <= plan.constants
@@ -172,7 +182,7 @@ def pack_memory(plan: "Plan") -> None:
     """
     begins, ends = plan.first_uses(), plan.last_uses()
     for origin in {id(origin): origin for origin in plan.origins.values()}.values():
-        mine = [b for b in begins if plan.is_temporary(b) and plan.origins[b] is origin]
+        mine = [b for b in begins if plan.is_packed(b) and plan.origins[b] is origin]
         least = sum(plan.sizes[b] for b in mine) // FEW
         large = sorted((b for b in mine if plan.sizes[b] > least), key=lambda b: (-plan.sizes[b], begins[b]))
         taken: list[tuple[int, int, int]] = []  # start, stop, buffer: those that have a place, by start

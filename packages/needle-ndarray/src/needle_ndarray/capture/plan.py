@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from needle_ndarray.backend import Backend, Op
-from needle_ndarray.capture.calls import CHECKS, Call, CaptureError, Slot, View
+from needle_ndarray.backend import Backend
+from needle_ndarray.capture.calls import CHECKS, Call, CaptureError, Slot, View, renumbered
 from needle_ndarray.capture.passes import PASSES
 from needle_ndarray.capture.recorder import Recorder
-from needle_ndarray.capture.verbs import ARGUMENTS, UPDATES, written_by
+from needle_ndarray.capture.tape import Touched, roles
+from needle_ndarray.capture.verbs import ARGUMENTS
 from needle_ndarray.ndarray import NDArray
 from needle_ndarray.replay import Replay, Views
 
@@ -26,6 +27,8 @@ class Plan:
     outputs : arrays made by the function, of which every replay makes new ones
     without : names of passes to leave out
     moving : those of the inputs and outputs that are elsewhere with every replay
+    numbers : repeated calls whose numbers are wanted, counted from 0
+    lent : outputs that as a rule nobody needs any more when the next replay begins: they lie in the plan's arena
     """
 
     def __init__(
@@ -35,6 +38,8 @@ class Plan:
         outputs: list[NDArray],
         without: Iterable[str] = (),
         moving: Iterable[NDArray] = (),
+        numbers: Iterable[int] = (),
+        lent: Iterable[NDArray] = (),
     ) -> None:
         self.name = "replay"  # of the function, in profiles
         self.calls = list(recorder.calls)
@@ -47,23 +52,24 @@ class Plan:
             number: key for key, number in recorder.outside_numbers.items()
         }  # ids of buffers, also of those let go
         self.outputs = {view.buffer for view in self.output_views if view.buffer >= 0}
+        self.numbers = {number: number for number in numbers}  # and what they are counted as now
         self.constants: set[int] = set()
+        self.lent = {recorder.view(a).buffer for a in lent}
         self.fleeting = {recorder.view(a).buffer for a in moving}
         self.graphs: list[tuple[int, int]] = []  # calls that a backend runs as one: first, last + 1
         self.once: list[Call] = []  # run when the plan is made
         self.places: dict[int, int] = {}  # temporary buffers: bytes from the start of their arena
         self.arenas: list[tuple[Backend, int]] = []
-        self._touched: dict[int, Touched] = {}  # by id of a call
+        self._touched: dict[int, Touched] = {}  # by id of a call, which it holds
         for name, change in PASSES.items():
             if name not in without:
                 change(self)
-        self._touched.clear()
 
     # ---- What passes ask ---------------------------------------------------------------------------------------------------
 
-    def touched(self, call: Call) -> "Touched":
+    def touched(self, call: Call) -> Touched:
         found = self._touched.get(id(call))
-        if found is None or found.call is not call:
+        if found is None:
             found = self._touched[id(call)] = Touched(call)
         return found
 
@@ -101,11 +107,24 @@ class Plan:
                 repeated.append(i)
         return found
 
-    def has_slots(self, call: Call) -> bool:
-        return any(isinstance(value, Slot) for value in flat(call.args))
+    def slots(self, call: Call) -> list[int]:
+        """Repeated calls whose numbers a call is given."""
+        return [value.call for value in flat(call.args) if isinstance(value, Slot)]
+
+    def count_numbers(self, stay: list[int]) -> None:
+        """Count repeated calls anew, where only these stay."""
+        now = {before: number for number, before in enumerate(stay)}
+        if all(before == number for before, number in now.items()):
+            return
+        self.calls = [renumbered(call, now) if self.slots(call) else call for call in self.calls]
+        self.numbers = {before: now[number] for before, number in self.numbers.items()}
 
     def is_temporary(self, buffer: int) -> bool:
         return buffer >= 0 and buffer not in self.outputs and buffer not in self.constants
+
+    def is_packed(self, buffer: int) -> bool:
+        """Whether a buffer may lie in an arena."""
+        return self.is_temporary(buffer) or buffer in self.lent
 
     def first_uses(self) -> dict[int, int]:
         first: dict[int, int] = {}
@@ -119,7 +138,8 @@ class Plan:
         return Counter(buffer for call in self.calls for buffer in self.written(call))
 
     def last_uses(self) -> dict[int, int]:
-        return {buffer: i for i, call in enumerate(self.calls) for buffer in self.touched(call).buffers}
+        last = {buffer: i for i, call in enumerate(self.calls) for buffer in self.touched(call).buffers}
+        return last | dict.fromkeys(self.lent & last.keys(), len(self.calls))
 
     @property
     def nbytes(self) -> int:
@@ -131,7 +151,9 @@ class Plan:
     # ---- Arrays ------------------------------------------------------------------------------------------------------------
 
     def build(self) -> "Built":
-        return Built(self)
+        built = Built(self)
+        self._touched.clear()
+        return built
 
     def forget(self, inputs: Iterable[int]) -> None:
         """Let go of inputs it was recorded with, by their number: it will be pointed at others."""
@@ -157,6 +179,7 @@ class Built:
         self.memory: dict[int, Any] = {}  # by buffer: its handle and where it starts in there, in bytes
         arenas = {id(backend): (backend, backend.allocate(size)) for backend, size in plan.arenas}
         self.made: dict[int, list[NDArray]] = {}
+        self.arrays: dict[View, NDArray] = {}
         for buffer, origin in plan.origins.items():
             if buffer in plan.places:
                 self.memory[buffer] = (arenas[id(origin)][1], plan.places[buffer])
@@ -168,6 +191,7 @@ class Built:
         self.replay = Replay(self.calls, self._patches(), [self.made[buffer][0] for buffer in written])
         self.replay.plan = plan
         self.results = [self._array(view) for view in plan.output_views]
+        self.arenas = [self._arena(*arenas[id(backend)]) for backend, _ in plan.arenas]
         self.inputs = [self._group(view) for view in plan.input_views]  # when all views are there
         self.outputs = {buffer: self._whole(buffer) for buffer in sorted(plan.outputs)}
         self.writes_arguments = False
@@ -177,6 +201,7 @@ class Built:
             self._use_graphs()
         self.run = self.replay.run
         self.memory.clear()  # the arrays hold it
+        self.arrays.clear()
 
     def _use_graphs(self) -> None:
         shared: dict[str, Any] = {}
@@ -186,11 +211,19 @@ class Built:
             touched = set().union(*(self.plan.touched(call).buffers for call in calls))
             written = set().union(*(self.plan.written(call) for call in calls))
             moving = [self.made[b][0] for b in sorted(touched) if b < 0 or b in self.plan.outputs]
+            moving += [views[0] for arena, lent in self.arenas if lent for views in (arena.views,) if views]
             made = [(verb, args) for verb, _, args in self.calls[first:last]]
             graph = calls[0].backend.graph(made, shared, moving, [self.made[b][0] for b in sorted(written)])
             if graph is not None:
                 graphs[first] = (graph, last)
         self.replay.use_graphs(graphs)
+
+    def _arena(self, backend: Backend, handle: Any) -> tuple[Views, list[int]]:
+        """All views of temporary buffers in an arena, and the outputs that lie there as well."""
+        inside = [b for b in self.plan.places if self.plan.origins[b] is backend]
+        views = [view for b in inside if b not in self.plan.lent for view in self.made.get(b, ())]
+        base = NDArray.make((handle.nbytes,), None, backend.device, handle, 0, "uint8")
+        return Views(base, views), [b for b in inside if b in self.plan.lent]
 
     def _handle(self, buffer: int) -> tuple[Any, int]:
         """The memory of a buffer and its place in there."""
@@ -202,9 +235,12 @@ class Built:
 
     def _array(self, view: View) -> NDArray:
         handle, start = self._handle(view.buffer)
+        made = self.arrays.get(view)
+        if made is not None:
+            return made
         device = self.plan.outside[view.buffer].device if view.buffer < 0 else self.plan.origins[view.buffer].device
         offset = start // view.dtype.itemsize + view.offset
-        made = NDArray.make(view.shape, view.strides, device, handle, offset, view.dtype)
+        made = self.arrays[view] = NDArray.make(view.shape, view.strides, device, handle, offset, view.dtype)
         self.made.setdefault(view.buffer, []).append(made)
         return made
 
@@ -247,8 +283,8 @@ class Built:
 
     def _whole(self, buffer: int) -> Views:
         """All views of an output's buffer, with an array of the whole buffer as their base."""
-        handle, _ = self._handle(buffer)
-        base = NDArray.make((self.plan.sizes[buffer],), None, self.plan.origins[buffer].device, handle, 0, "uint8")
+        handle, start = self._handle(buffer)
+        base = NDArray.make((self.plan.sizes[buffer],), None, self.plan.origins[buffer].device, handle, start, "uint8")
         return Views(base, self.made.get(buffer, []))
 
     def written(self) -> list[int]:
@@ -278,51 +314,12 @@ def named_views(call: Call) -> Iterator[tuple[str, View]]:
             yield name, view
 
 
-class Touched:
-    """The buffers that a call reads and writes; `buffers` has all of them."""
-
-    def __init__(self, call: Call) -> None:
-        self.call = call
-        self.reads: set[int] = set()
-        self.writes: set[int] = set()
-        names = ARGUMENTS.get(call.verb) or ("",) * len(call.args)
-        for name, arg in zip(names, call.args, strict=True):
-            if type(arg) is View:
-                found = [arg.buffer]
-            elif isinstance(arg, (list, tuple)):
-                found = [view.buffer for view in views([arg])]
-            else:
-                continue
-            if reads(call, name):
-                self.reads.update(found)
-            if writes(call, name):
-                self.writes.update(found)
-        self.buffers = self.reads | self.writes
-
-
 def writes(call: Call, name: str) -> bool:
-    if call.verb == "repeat":
-        return call.function not in CHECKS  # any other may do either
-    return roles(call)[name][1]
+    return roles(call)[name][1] if call.verb != "repeat" else call.function not in CHECKS  # any other may do either
 
 
 def reads(call: Call, name: str) -> bool:
     return call.verb == "repeat" or roles(call)[name][0]
-
-
-_roles: dict[tuple[str, str], dict[str, tuple[bool, bool]]] = {}
-
-
-def roles(call: Call) -> dict[str, tuple[bool, bool]]:
-    """{argument of a verb: (whether it is read, whether it is written)}"""
-    op = call.args[0] if isinstance(call.args[0], Op) else None
-    key = call.verb, op.name if op is not None else ""
-    found = _roles.get(key)
-    if found is None:
-        written, updated = written_by(call.verb, op), UPDATES.get(call.verb, ())
-        names = ARGUMENTS[call.verb]
-        found = _roles[key] = {name: (name not in written or name in updated, name in written) for name in names}
-    return found
 
 
 def show(call: Call) -> str:

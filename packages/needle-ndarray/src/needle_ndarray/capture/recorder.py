@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 
 from needle_ndarray.backend import Backend
-from needle_ndarray.capture.calls import CHECKS, Call, CaptureError, Slot
+from needle_ndarray.capture.calls import Call, CaptureError, Slot
 from needle_ndarray.capture.lines import made_by_user
-from needle_ndarray.capture.tape import Ear, Tape, line_of_user
+from needle_ndarray.capture.tape import Ear, Tape, active_recorder, line_of_user, record_on
 from needle_ndarray.listening import listening
 from needle_ndarray.ndarray import NDArray
 
-_recorder: "Recorder | None" = None
 USED = "uses a number that is read from arrays (a norm, say) in Python"
 
 
@@ -37,14 +36,14 @@ class Recorder(Tape):
     @contextmanager
     def recording(self) -> Iterator["Recorder"]:
         """Record what the body does in this thread."""
-        global _recorder
         with listening(lambda backend: Ear(self, backend)) as backends:
             loaded = len(backends)
-            _recorder, self._random = self, _numpy_state()
+            self._random = _numpy_state()
+            record_on(self)
             try:
                 yield self
             finally:
-                _recorder = None
+                record_on(None)
         if len(backends) != loaded:
             self.refuse("a device is used for the first time")
 
@@ -121,45 +120,6 @@ def _numpy_state() -> tuple[Any, ...]:
     state: Any = np.random.get_state()  # noqa: NPY002
     name, key, *rest = state
     return name, key.tobytes(), *rest
-
-
-def active_recorder() -> Recorder | None:
-    """The recording that is under way in this thread, if one is."""
-    return _recorder if _recorder is not None and _recorder.is_mine() else None
-
-
-def repeat(function: Callable, *args: Any) -> Any:
-    """function(*args); where a captured function is being recorded, every replay calls it again, at this place among the verbs.
-
-    For what Python does besides calling verbs: counting steps, drawing random numbers, reading a norm. What the function does to
-    arrays is not recorded. It may return floats: where these go into later verbs, a replay uses the new ones.
-
-    >>> from itertools import count
-    >>> steps = count(1)
-    >>> repeat(lambda: 1 / next(steps))
-    1.0
-    """
-    found = active_recorder()
-    return function(*args) if found is None else found.repeat(function, args)
-
-
-def again(check: Callable, array: NDArray, *args: Any) -> Any:
-    """check(array, *args), which raises an error for some values and writes nothing; where recorded, in every replay too.
-
-    On the CPU once is enough: there the verbs check their indices themselves.
-    """
-    found = active_recorder()
-    if found is None or array.backend.name == "cpu":
-        return check(array, *args)
-    CHECKS.add(check)
-    return found.repeat(check, (array, *args))
-
-
-def depends(container: dict, *keys: Any) -> None:
-    """Say, while recording, that a replay is right only as long as these entries of a dictionary stay; none: all entries."""
-    found = active_recorder()
-    if found is not None:
-        found.dependencies += [(container, key) for key in keys or (None,)]
 
 
 class Watched(float):

@@ -1,14 +1,15 @@
 # cython: embedsignature.format=clinic
-"""Writing verbs down: compiled, since a recorded call is to cost little more than the call."""
+"""Writing verbs down: compiled, since a recorded call is to cost little more than the call, and asking for a recording nothing."""
 
 import sys
 from _thread import get_ident          # threading is not imported by NumPy
 
-from needle_ndarray.backend cimport Backend
+from needle_ndarray.backend cimport Backend, Op
 from needle_ndarray.ndarray cimport NDArray
 
-from needle_ndarray.capture.calls import Call, View
+from needle_ndarray.capture.calls import CHECKS, READS, Call, View
 from needle_ndarray.capture.lines import place_in_library
+from needle_ndarray.capture.verbs import ARGUMENTS, UPDATES, written_by
 
 cdef object new_tuple = tuple.__new__
 cdef dict places = {}
@@ -134,3 +135,114 @@ cdef class Ear:
 
     def allocated(self, buffer):
         return self.tape.allocated(self.backend, buffer)
+
+
+# ---- What a call touches --------------------------------------------------------------------------------------------------
+
+cdef dict known_roles = {}
+
+
+cpdef dict roles(object call):
+    """{argument of a verb: (whether it is read, whether it is written)}"""
+    cdef str verb = call[0]
+    cdef tuple args = call[2]
+    cdef Op op = <Op> args[0] if len(args) and isinstance(args[0], Op) else None
+    key = (verb, None if op is None else op.name)
+    found = known_roles.get(key)
+    if found is None:
+        written, updated = written_by(verb, op), UPDATES.get(verb, ())
+        found = known_roles[key] = {
+            name: (name not in written or name in updated, name in written) for name in ARGUMENTS[verb]
+        }
+    return found
+
+
+cdef class Touched:
+    """The buffers that a call reads and writes; `buffers` has all of them."""
+
+    cdef object call                    # held, so that its id stays its own
+    cdef readonly set reads, writes, buffers
+
+    def __init__(self, call):
+        cdef tuple args = call[2]
+        self.call, self.reads, self.writes = call, set(), set()
+        if call[0] == "repeat":
+            self.add(args, True, call[4] not in CHECKS)     # a function may do either
+        else:
+            for (read, written), arg in zip(roles(call).values(), args):
+                self.add(arg, read, written)
+        self.buffers = self.reads | self.writes
+
+    cdef int add(self, object arg, bint read, bint written) except -1:
+        if type(arg) is View:
+            buffer = (<tuple> arg)[0]
+            if read:
+                self.reads.add(buffer)
+            if written:
+                self.writes.add(buffer)
+        elif type(arg) is tuple or type(arg) is list:
+            for each in arg:
+                self.add(each, read, written)
+        return 0
+
+
+# ---- The recording of this thread ------------------------------------------------------------------------------------
+
+cdef Tape under_way = None
+
+
+def record_on(Tape tape):
+    """From now on this is the recording that is under way; None: there is none."""
+    global under_way
+    under_way = tape
+
+
+cpdef object active_recorder():
+    """The recording that is under way in this thread, if one is."""
+    return under_way if under_way is not None and under_way.is_mine() else None
+
+
+def repeat(function, *args):
+    """function(*args); where a captured function is being recorded, every replay calls it again, at this place among the verbs.
+
+    For what Python does besides calling verbs: counting steps, drawing random numbers, reading a norm. What the function does to
+    arrays is not recorded. It may return floats: where these go into later verbs, a replay uses the new ones.
+
+    >>> from itertools import count
+    >>> steps = count(1)
+    >>> repeat(lambda: 1 / next(steps))
+    1.0
+    """
+    found = active_recorder()
+    return function(*args) if found is None else found.repeat(function, args)
+
+
+def reading(function, *args):
+    """repeat(function, *args) of one that does nothing but read its arrays: a replay that has no use for its numbers leaves it out.
+
+    >>> import needle_ndarray as nd
+    >>> reading(nd.NDArray.item, nd.array([2.0]))
+    2.0
+    """
+    CHECKS.add(function)
+    READS.add(function)
+    return repeat(function, *args)
+
+
+def again(check, NDArray array not None, *args):
+    """check(array, *args), which raises an error for some values and writes nothing; where recorded, in every replay too.
+
+    On the CPU once is enough: there the verbs check their indices themselves.
+    """
+    found = active_recorder()
+    if found is None or array._backend.name == "cpu":
+        return check(array, *args)
+    CHECKS.add(check)
+    return found.repeat(check, (array, *args))
+
+
+def depends(container, *keys):
+    """Say, while recording, that a replay is right only as long as these entries of a dictionary stay; none: all entries."""
+    found = active_recorder()
+    if found is not None:
+        found.dependencies += [(container, key) for key in keys or (None,)]

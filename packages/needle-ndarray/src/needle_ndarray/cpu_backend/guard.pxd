@@ -36,9 +36,11 @@ cdef inline NDArray stored(object given, View* view):
 
 cdef inline int known(Op op, int verb) except -1:
     """Refuse an op of another verb, or one made by hand: its code would mean something else here."""
-    if op.verb != verb:
-        raise TypeError(f"{op.name} is not an op of this verb's table")
-    return 0
+    return 0 if op.verb == verb else refuse(op)
+
+
+cdef inline int refuse(Op op) except -1:
+    raise TypeError(f"{op.name} is not an op of this verb's table")
 
 
 cdef inline int done(int status) except -1:

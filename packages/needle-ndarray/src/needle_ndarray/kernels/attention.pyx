@@ -1,6 +1,7 @@
 # Attention, forward and backward: out = softmax(scale q k^T + mask) v, a block of query rows at a time. A block's scores stay in
 # the cache and the whole (tq, tk) matrix is never written; keys that no row of a block may see are not computed. A block's
-# result, and the order in which a matrix's blocks add up to dk and dv, depend on the shapes alone.
+# result, and the order in which a matrix's blocks add up to dk and dv, depend on the shapes alone. A single query, that of a token
+# which is generated, is multiplied with keys and values row by row (queries.h).
 
 from libc.math cimport INFINITY
 from libc.stdlib cimport free, malloc
@@ -14,6 +15,16 @@ from needle_ndarray.kernels.strided cimport gather
 from needle_ndarray.kernels.views cimport BOOL, FLOAT32, FLOAT64, F, View, boolean
 from needle_ndarray.optable cimport EXP
 from needle_ndarray.threads cimport share
+
+cdef extern from "queries.h" nogil:
+    void dots_float "needle_dots_float"(
+        const float* q, const float* k, Py_ssize_t step, Py_ssize_t n, Py_ssize_t d, float scale, float* out) noexcept
+    void dots_double "needle_dots_double"(
+        const double* q, const double* k, Py_ssize_t step, Py_ssize_t n, Py_ssize_t d, double scale, double* out) noexcept
+    void weighted_rows_float "needle_weighted_rows_float"(
+        const float* w, const float* v, Py_ssize_t step, Py_ssize_t n, Py_ssize_t d, float* out) noexcept
+    void weighted_rows_double "needle_weighted_rows_double"(
+        const double* w, const double* v, Py_ssize_t step, Py_ssize_t n, Py_ssize_t d, double* out) noexcept
 
 cdef enum:
     BLOCK = 64              # query rows at a time
@@ -108,6 +119,28 @@ cdef inline void fill(F[:, ::1] a, F value) noexcept nogil:
 
 # ---- A block of queries, n keys that they may see --------------------------------------------------------------------------
 
+cdef void score(const Attention* job, const F[:, ::1] q, const F[:, ::1] k, F[:, ::1] scores) noexcept nogil:
+    """scores = scale q k^T"""
+    cdef Py_ssize_t step = k.strides[0] // <Py_ssize_t> sizeof(F)
+    if q.shape[0] > 1:
+        multiply_transposed(job.blas, job.scale, q, k, scores)
+    elif F is float:
+        dots_float(&q[0, 0], &k[0, 0], step, k.shape[0], k.shape[1], <float> job.scale, &scores[0, 0])
+    else:
+        dots_double(&q[0, 0], &k[0, 0], step, k.shape[0], k.shape[1], job.scale, &scores[0, 0])
+
+
+cdef void weighted_sum(const Attention* job, const F[:, ::1] weights, const F[:, ::1] v, F[:, ::1] out) noexcept nogil:
+    """out = weights v"""
+    cdef Py_ssize_t step = v.strides[0] // <Py_ssize_t> sizeof(F)
+    if weights.shape[0] > 1:
+        multiply(job.blas, 1, weights, v, out)
+    elif F is float:
+        weighted_rows_float(&weights[0, 0], &v[0, 0], step, v.shape[0], v.shape[1], &out[0, 0])
+    else:
+        weighted_rows_double(&weights[0, 0], &v[0, 0], step, v.shape[0], v.shape[1], &out[0, 0])
+
+
 cdef inline Py_ssize_t seen(const Attention* job, Py_ssize_t i) noexcept nogil:
     """Keys that query i may see, counted from the first"""
     cdef Py_ssize_t tq = rows_of(&job.q), tk = rows_of(&job.k)
@@ -133,7 +166,7 @@ cdef void weigh(const Attention* job, Py_ssize_t batch, Py_ssize_t first, const 
     """weights (rows, n) = e^(scale q k^T + mask - max) of the queries from `first` on; inverse = 1 / sum, 0 where that is 0"""
     cdef Py_ssize_t i
     cdef double total
-    multiply_transposed(job.blas, job.scale, q, k, scores)
+    score(job, q, k, scores)
     if job.masked:
         add_mask(&job.mask, batch, first, scores, &weights[0, 0])       # whose memory has room for a block of whole rows
     for i in range(q.shape[0]):
@@ -228,7 +261,7 @@ cdef void attend(const Call* c, Py_ssize_t batch, Py_ssize_t first, F* scratch) 
         fill(out, 0)
         return
     weigh(job, batch, first, q, k, scores, weights, inverse)
-    multiply(job.blas, 1, weights, v, out)
+    weighted_sum(job, weights, v, out)
     scale_rows(inverse, out)
 
 

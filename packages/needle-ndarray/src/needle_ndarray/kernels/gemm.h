@@ -117,6 +117,46 @@ static void FN(micro_panel)(const needle_gemm *g, ptrdiff_t skip)
         FN(rows)(2, g, skip, g->a.row, g->a.col, g->b.row);
 }
 
+/* sum[v] += a[0] b[0][v] + ... in R steps, for vectors v of columns from `from` on; the last one ends with the last column */
+NEEDLE_INLINE void FN(add_rows)(const int R, const needle_gemm *g, ptrdiff_t from, ptrdiff_t vectors, ptrdiff_t l, T *sum)
+{
+    const T *a = (const T *) g->a.data + l * g->a.col, *b = (const T *) g->b.data + l * g->b.row;
+    vec x[8];
+    NEEDLE_UNROLL(8)
+    for (int r = 0; r < R; r++)
+        x[r] = a[r * g->a.col] - (vec) {0};
+    for (ptrdiff_t v = 0; v < vectors; v++) {
+        ptrdiff_t j = from + v * LANES <= g->n - LANES ? from + v * LANES : g->n - LANES;
+        vec s = FN(load)(sum + v * LANES);
+        NEEDLE_UNROLL(8)
+        for (int r = 0; r < R; r++)
+            s = FN(fma)(x[r], FN(load)(b + r * g->b.row + j), s);
+        FN(store)(s, sum + v * LANES);
+    }
+}
+
+/* A product of one row, of a vector or more columns that lie side by side in all operands: b is read in order, eight rows at a
+ * time, and the sums, whose bits are the micro-kernel's, stay in the first cache. */
+static void FN(one_row)(const needle_gemm *g)
+{
+    enum { MOST = 1024 };
+    const T *base = g->base.data;
+    T sum[MOST], alpha = (T) g->alpha, *out = g->out.data;
+    for (ptrdiff_t from = 0; from < g->n; from += MOST) {
+        ptrdiff_t columns = g->n - from < MOST ? g->n - from : MOST, vectors = (columns + LANES - 1) / LANES, l = 0;
+        ptrdiff_t whole = columns / LANES * LANES, back = vectors * LANES - columns; /* columns that the last vector has twice */
+        memset(sum, 0, vectors * LANES * sizeof(T));
+        for (; l + 8 <= g->k; l += 8)
+            FN(add_rows)(8, g, from, vectors, l, sum);
+        for (; l < g->k; l++)
+            FN(add_rows)(1, g, from, vectors, l, sum);
+        for (ptrdiff_t j = 0; j < columns; j++) {
+            T value = alpha * sum[j < whole ? j : j + back];
+            out[from + j] = base ? value + base[from + j] : value;
+        }
+    }
+}
+
 /* out = the halves of x interleaved: x[0], x[n / 2], x[1], x[n / 2 + 1] ... element by element */
 NEEDLE_INLINE void FN(interleave)(const vec *x, vec *out)
 {

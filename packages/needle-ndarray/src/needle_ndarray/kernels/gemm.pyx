@@ -15,6 +15,8 @@ ctypedef void (*dgemv_t)(int order, int trans, int m, int n, double alpha, const
 cdef extern from "gemm.h" nogil:
     void micro_panel_float "needle_micro_panel_float"(const Gemm* g, Py_ssize_t skip)
     void micro_panel_double "needle_micro_panel_double"(const Gemm* g, Py_ssize_t skip)
+    void one_row_float "needle_one_row_float"(const Gemm* g)
+    void one_row_double "needle_one_row_double"(const Gemm* g)
     void pack_float "needle_pack_float"(const float* b, Py_ssize_t b_row, Py_ssize_t b_col, Py_ssize_t k, Py_ssize_t cols,
                                         float* packed)
     void pack_double "needle_pack_double"(const double* b, Py_ssize_t b_row, Py_ssize_t b_col, Py_ssize_t k, Py_ssize_t cols,
@@ -61,11 +63,15 @@ cdef void pack(int dtype, const Matrix* b, Py_ssize_t k, Py_ssize_t columns, voi
 cdef void micro_panels(int dtype, const Gemm* block, F* packed) noexcept nogil:
     """All micro-panels of a block; b is read where it lies unless there is memory to pack it.
 
-    The last micro-panel begins further left, and computes some columns again.
+    The last micro-panel begins further left, and computes some columns again. One row is not cut into micro-panels.
     """
-    cdef Gemm g = block[0]
+    cdef Gemm g
     cdef Matrix b
     cdef Py_ssize_t wide = panel_width(dtype), j = 0, start, width
+    if block.m == 1 and packed is NULL and block.out.col == 1 and (block.base.data is NULL or block.base.col == 1):
+        one_row(block, <F> 0)
+        return
+    g = block[0]
     while j < block.n:
         width = wide if block.n - j > wide // 2 and (block.n >= wide or packed is not NULL) else wide // 2
         start = min(j, max(block.n - width, <Py_ssize_t> 0))
@@ -82,10 +88,21 @@ cdef void micro_panels(int dtype, const Gemm* block, F* packed) noexcept nogil:
         j = start + width
 
 
+cdef void one_row(const Gemm* g, F unused) noexcept nogil:
+    if F is float:
+        one_row_float(g)
+    else:
+        one_row_double(g)
+
+
 cdef void macro_kernel(const Gemm* g, F* packed) noexcept nogil:
     """The product in blocks of HEIGHT rows and equal parts of the depth, which are added up"""
-    cdef Gemm block = g[0]
+    cdef Gemm block
     cdef Py_ssize_t parts = (g.k + DEPTH - 1) // DEPTH, depth = g.k if parts <= 1 else (g.k + parts - 1) // parts, i = 0, l
+    if parts <= 1 and g.m <= HEIGHT:    # a copy of what was written a moment ago would wait for it: a tenth of an 8x8 product
+        micro_panels(FLOAT32 if F is float else FLOAT64, g, packed)
+        return
+    block = g[0]
     while i < g.m:
         block.m, block.out.data, block.base = min(<Py_ssize_t> HEIGHT, g.m - i), <F*> g.out.data + i * g.out.row, g.base
         if g.base.data is not NULL:
@@ -109,15 +126,17 @@ cdef void packing_kernel(const Gemm* g, F unused) noexcept nogil:
 
 cdef void small_product(const Gemm* given, F unused) noexcept nogil:
     """A tall, narrow result as a wide one: out^T = base^T + alpha b^T @ a^T"""
-    cdef Gemm g = given[0]
+    cdef Gemm g
     cdef Py_ssize_t lanes = VECTOR // <Py_ssize_t> sizeof(F)
-    if g.n < lanes and g.m > g.n:
+    if given.n < lanes and given.m > given.n:
+        g = given[0]
         g.a, g.b, g.m, g.n = transposed(given.b), transposed(given.a), given.n, given.m
         g.base, g.out = transposed(g.base), transposed(g.out)
-    if g.b.col == 1 and g.n >= lanes and (g.k * g.b.row <= IN_PLACE or g.m <= 2 * ROWS):
-        macro_kernel(&g, <F*> NULL)
+        given = &g
+    if given.b.col == 1 and given.n >= lanes and (given.k * given.b.row <= IN_PLACE or given.m <= 2 * ROWS):
+        macro_kernel(given, <F*> NULL)
     else:
-        packing_kernel(&g, unused)
+        packing_kernel(given, unused)
 
 
 cdef bint is_small(Py_ssize_t m, Py_ssize_t k, Py_ssize_t n) noexcept nogil:

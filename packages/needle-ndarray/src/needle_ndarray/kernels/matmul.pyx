@@ -53,22 +53,27 @@ cdef inline Whole[:, :] strided(Matrix a, Py_ssize_t rows, Py_ssize_t columns, W
         return strided_int64(<int64*> a.data, rows, columns, a.row, a.col)
 
 
-cdef void plain(const Whole[:, :] a, const Whole[:, :] b, Whole[:, ::1] out) noexcept nogil:
-    """out[i, j] = sum of a[i, l] b[l, j], rows of b added up into rows of out"""
-    cdef Py_ssize_t i, j, l
-    cdef Whole x
+cdef void plain(const Whole[:, :] a, const Whole[:, ::1] b, Whole[:, ::1] out) noexcept nogil:
+    """out[i, j] = sum of a[i, l] b[l, j], rows of b added up into rows of out, four at a time"""
+    cdef Py_ssize_t i, j, l, k = a.shape[1]
+    cdef Whole a0, a1, a2, a3
     for i in range(out.shape[0]):
         for j in range(out.shape[1]):
             out[i, j] = 0
-        for l in range(a.shape[1]):
-            x = a[i, l]
+        for l in range(0, k - 3, 4):
+            a0, a1, a2, a3 = a[i, l], a[i, l + 1], a[i, l + 2], a[i, l + 3]
             for j in range(out.shape[1]):
-                out[i, j] += x * b[l, j]
+                out[i, j] += a0 * b[l, j] + a1 * b[l + 1, j] + a2 * b[l + 2, j] + a3 * b[l + 3, j]
+        for l in range(k - k % 4, k):
+            a0 = a[i, l]
+            for j in range(out.shape[1]):
+                out[i, j] += a0 * b[l, j]
 
 
 cdef void plain_product(const Gemm* g, Whole like) noexcept nogil:
     """The product of integers"""
-    plain(strided(g.a, g.m, g.k, like), strided(g.b, g.k, g.n, like), strided_rows(<Whole*> g.out.data, g.m, g.n, g.out.row))
+    plain(strided(g.a, g.m, g.k, like), strided_rows(<Whole*> g.b.data, g.k, g.n, g.b.row),
+          strided_rows(<Whole*> g.out.data, g.m, g.n, g.out.row))
 
 
 cdef Matrix matrix(const View* a, Py_ssize_t offset) noexcept nogil:
@@ -80,10 +85,13 @@ cdef Matrix matrix(const View* a, Py_ssize_t offset) noexcept nogil:
 
 cdef void* for_blas(const View* a, Matrix* out) noexcept nogil:
     """A matrix that BLAS reads: its own memory, or a compact copy, which has to be freed; NULL without memory for that"""
+    return out.data if blas_reads(out, a.shape[a.ndim - 2], a.shape[a.ndim - 1]) else copied(a, out)
+
+
+cdef void* copied(const View* a, Matrix* out) noexcept nogil:
+    """A compact copy, which has to be freed; NULL without memory for it"""
     cdef View here = a[0]
     cdef int last = a.ndim - 1
-    if blas_reads(out, a.shape[last - 1], a.shape[last]):
-        return out.data
     here.data, here.ndim = <char*> out.data, 2
     here.shape[0], here.shape[1] = a.shape[last - 1], a.shape[last]
     here.strides[0], here.strides[1] = out.row, out.col
@@ -241,13 +249,18 @@ cdef int one(const Blas* blas, const View* a, Py_ssize_t a_offset, const View* b
     c.g.a, c.g.b, c.g.out = matrix(a, a_offset), matrix(b, b_offset), matrix(out, out_offset)
     c.g.out.row, c.g.out.col = max(c.g.out.row if m > 1 else n, n), 1
     c.g.m, c.g.k, c.g.n, c.g.alpha = m, k, n, 1
+    left, right = c.g.a.data, c.g.b.data
     if out.dtype != FLOAT32 and out.dtype != FLOAT64:
+        if c.g.b.col != 1 and n > 1 and k > 0 and copied(b, &c.g.b) is NULL:
+            return -1
         if out.dtype == INT32:
             plain_product(&c.g, <int> 0)
         elif out.dtype == UINT8:
             plain_product(&c.g, <uint8> 0)
         else:
             plain_product(&c.g, <int64> 0)
+        if c.g.b.data != right:
+            free(c.g.b.data)
         return 0
     c.g.base.data, c.g.base.row, c.g.base.col = <void*> bias, 0, 1
     c.blas, c.dtype, c.item, c.rows, c.columns, c.across = NULL, out.dtype, out.itemsize, m, n, 1
@@ -256,10 +269,9 @@ cdef int one(const Blas* blas, const View* a, Py_ssize_t a_offset, const View* b
             cut_small(&c, threads)
             share_tiles(&c, threads)
         else:
-            one_tile(&c, 0, 0)
+            small_gemm(c.dtype, &c.g)
         return 0
     c.blas = blas
-    left, right = c.g.a.data, c.g.b.data
     done = for_blas(a, &c.g.a) is not NULL and for_blas(b, &c.g.b) is not NULL
     if done:
         if m * n * k >= SPLIT and is_row(&c.g):

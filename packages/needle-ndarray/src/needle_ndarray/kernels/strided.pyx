@@ -252,13 +252,14 @@ cdef void scatter(const char* a, Py_ssize_t start, Py_ssize_t n, const View* out
 # ---- Casts --------------------------------------------------------------------------
 
 cdef void cast_loop(const S* a, T* out, Py_ssize_t n) noexcept nogil:
-    """out[i] = a[i], as C and NumPy convert; anything but 0 is True; floats to uint8 by way of int, so that they wrap"""
+    """out[i] = a[i], as C and NumPy convert; anything but 0 is True; floats to uint8 by way of int, so that they wrap;
+    what is beyond an int becomes 0"""
     cdef Py_ssize_t i
     for i in range(n):
         if T is boolean:
             out[i] = a[i] != 0
         elif T is uint8 and (S is float or S is double):
-            out[i] = <T> <int> a[i]
+            out[i] = <T> <int> (a[i] if -2147483648.0 <= a[i] < 2147483648.0 else 0)
         else:
             out[i] = <T> a[i]
 

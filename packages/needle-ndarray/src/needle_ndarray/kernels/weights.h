@@ -10,7 +10,8 @@
 enum {
     NEEDLE_WEIGHT_COLUMNS = 1024, /* of a block at most: its sums stay in the first cache */
     NEEDLE_WEIGHT_LANES = NEEDLE_VECTOR / 4,
-    NEEDLE_WEIGHT_ROWS = 8 /* of the matrix, read side by side */
+    NEEDLE_WEIGHT_ROWS = 8, /* of the matrix, read side by side */
+    NEEDLE_LINE = 64        /* bytes of a cache line */
 };
 
 /* As many elements as a vector has lanes, widened */
@@ -66,7 +67,8 @@ NEEDLE_INLINE void needle_weight_add_vector(int format, int rows, const needle_v
     needle_store_float(even + odd, sums);
 }
 
-/* The same for n columns */
+/* The same for n columns. The next rows are fetched meanwhile: the processor, which sees short pieces of many rows, would not, and
+ * bytes take half the time with it. Fetching beyond the matrix does nothing. */
 NEEDLE_INLINE void needle_weight_add(int format, int rows, const float *x, const char *w, ptrdiff_t step, float *sums, ptrdiff_t n)
 {
     int item = format == 2 ? 1 : 2;
@@ -75,6 +77,13 @@ NEEDLE_INLINE void needle_weight_add(int format, int rows, const float *x, const
     NEEDLE_UNROLL(8)
     for (int u = 0; u < rows; u++)
         wide[u] = zero + x[u];
+    for (; j + NEEDLE_LINE / item <= n; j += NEEDLE_LINE / item) {
+        NEEDLE_UNROLL(8)
+        for (int u = 0; u < rows; u++)
+            __builtin_prefetch(w + (rows + u) * step + j * item);
+        for (ptrdiff_t i = j; i < j + NEEDLE_LINE / item; i += NEEDLE_WEIGHT_LANES)
+            needle_weight_add_vector(format, rows, wide, w + i * item, step, sums + i, NEEDLE_WEIGHT_LANES);
+    }
     for (; j + NEEDLE_WEIGHT_LANES <= n; j += NEEDLE_WEIGHT_LANES)
         needle_weight_add_vector(format, rows, wide, w + j * item, step, sums + j, NEEDLE_WEIGHT_LANES);
     if (j < n)

@@ -121,7 +121,8 @@ class MovementSuite(Suite):
         canvas = self.canvas(layout[1], x.shape, to)
         self.backend.copy(a, canvas.out)
         with np.errstate(all="ignore"):
-            assert_same(canvas.result(), x.astype(to))
+            # floats to bytes: NumPy does as the machine does, by way of int32 it is the same everywhere
+            assert_same(canvas.result(), x.astype(np.int32).astype(to) if loses and to == "uint8" else x.astype(to))
 
     @each(
         "dtype, to, given, expected",

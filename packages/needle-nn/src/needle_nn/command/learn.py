@@ -85,8 +85,9 @@ def start(args: argparse.Namespace) -> int:
             path.write_text(text, encoding="utf-8")
             print(f"wrote {path}")
     more = "" if args.folder == FOLDER else f" {args.folder}"
+    others = " and ".join(found.file(ending) for ending in found.files)
     print(
-        f"\nread {folder / f'chapter{found.number}.md'}, fill in the other, then: needle learn check {found.number}{more}"
+        f"\nread {folder / f'chapter{found.number}.md'}, fill in {others}, then: needle learn check {found.number}{more}"
     )
     return 0
 
@@ -104,6 +105,7 @@ def check(args: argparse.Namespace) -> int:
         raise FileNotFoundError(f"{path} is not there: needle learn start {found.number} writes it")
     print(f"chapter {found.number}: {found.title}  ({path})\n")
     states: list[str] = []
+    told: set[str] = set()
     hints = 2
     for result in check_file(found, path, args.seconds):
         states.append(result.state)
@@ -112,8 +114,12 @@ def check(args: argparse.Namespace) -> int:
             print(f"        {result.told}")
             return 1
         if result.state == "failed":
+            if result.told in told:  # as of a file that does not compile, in each of its checks
+                print("        as above")
+                continue
+            told.add(result.told)
             print(f"        {result.told}")
-            if result.hint and hints > 0:
+            if result.hint and hints > 0 and "does not compile" not in result.told:
                 print(f"        hint: {result.hint}")
             hints -= 1
         sys.stdout.flush()  # what the student's file prints goes to the same place

@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
             raise UsageError(f"--{name} {getattr(args, name)}: expected above 0")
     from needle_nn.serving import Limits, Server
 
-    writer, _ = open_writer(args.model_folder, args.checkpoint, args.device)
+    writer, _ = open_writer(args.model_folder, args.checkpoint, args.device, args.weights)
     limits = Limits(tokens=args.tokens, seconds=args.seconds, requests=args.requests)
     try:
         server = Server(writer, args.port, Path(args.model_folder).resolve().name, limits, args.quiet)

@@ -103,6 +103,9 @@ def _add_recipe(made: argparse.ArgumentParser, name: str, recipe: Recipe) -> Non
         "--sharded", action="store_true", help="with --ranks: each keeps the optimizer's states of its share only"
     )
     made.add_argument(
+        "--overlap", action="store_true", help="with --ranks: send gradients while backward goes on, with the same bits"
+    )
+    made.add_argument(
         "--restarts", type=int, default=0, metavar="N", help="with --ranks: go on so often when one fails"
     )
     made.add_argument("--as-root", action="store_true", help="with --ranks: let Open MPI start as root")
@@ -166,6 +169,8 @@ def run(args: argparse.Namespace) -> int:
     args.overwrite &= os.environ.get("NEEDLE_RESTART", "0") == "0"  # ranks that start again go on
     if args.profile and not os.path.isdir(os.path.dirname(os.path.abspath(args.profile))):
         raise UsageError(f"--profile {args.profile}: there is no such folder")
+    if args.overlap and args.capture:
+        raise UsageError("--overlap and --capture exclude each other: a captured step sends its gradients at its end")
     if is_to_launch(args):
         return launch_train(args, settings_of(args, earlier_run(args, checkpoints, tell=False)))
     world = init()
@@ -229,6 +234,7 @@ def train(
         keep={"carried": model.carried} if hasattr(model, "carried") else {},
         capture=args.capture,
         world=world,
+        overlap=args.overlap,
     )
     if earlier is not None:
         trainer.load_state_dict(earlier.state)

@@ -8,6 +8,7 @@ import numpy as np
 
 from needle import Tensor, no_grad
 from needle_ndarray import device as find_device
+from needle_nn import nn
 from needle_nn.command.adapting import tokenizer_of
 from needle_nn.command.arguments import UsageError
 from needle_nn.command.runs import open_run, options, rebuild
@@ -53,15 +54,26 @@ class WordWriter:
             yield made[-1]
 
 
-def open_writer(place: str, which: str = "latest", device: str | None = None) -> tuple[Any, str]:
-    """What writes texts with the model at a place, and how a text begins where nobody says so."""
+#: How weights are kept while a model writes.
+FORMS = "float32", "float16", "bfloat16", "int8"
+
+
+def open_writer(
+    place: str, which: str = "latest", device: str | None = None, weights: str = "float32"
+) -> tuple[Any, str]:
+    """What writes texts with the model at a place, and how a text begins where nobody says so; `weights` is one of FORMS."""
     path = Path(place)
     if path.is_dir() and (path / "config.json").exists():
-        return _pretrained(path, device), ""
+        return _pretrained(path, device, weights), ""
     found = open_run(place, which)
     if "image" in found.facts:
         raise UsageError(f"{place}: a run of {found.recipe}, which writes nothing; needle eval measures it")
-    return writer_of(rebuild(found, options(found.settings, device)), found.facts, found.settings)
+    model = _in_form(rebuild(found, options(found.settings, device)), weights)
+    return writer_of(model, found.facts, found.settings)
+
+
+def _in_form(model: Any, weights: str) -> Any:
+    return nn.quantize(model, embeddings=True) if weights == "int8" else model.to(weights)
 
 
 def writer_of(model: Any, facts: Mapping[str, Any], settings: Mapping[str, Any]) -> tuple[Any, str]:
@@ -75,9 +87,11 @@ def writer_of(model: Any, facts: Mapping[str, Any], settings: Mapping[str, Any])
     return Writer(model, corpus, begin.tolist()), facts["begin"]
 
 
-def _pretrained(folder: Path, device: str | None) -> Writer:
+def _pretrained(folder: Path, device: str | None, weights: str) -> Writer:
     tokenizer_of(folder)  # what is wrong with it is told before the weights are read
-    return _with_tokenizer(load_pretrained(folder, None if device is None else find_device(device)), folder)
+    kept = "float32" if weights == "int8" else weights
+    model = load_pretrained(folder, None if device is None else find_device(device), kept)
+    return _with_tokenizer(_in_form(model, weights), folder)
 
 
 def _with_tokenizer(model: Any, folder: Path) -> Writer:

@@ -5,9 +5,11 @@ from needle_nn.distributions.base import Distribution
 from needle_nn.distributions.continuous import Exponential, Laplace, Normal, Uniform
 from needle_nn.distributions.discrete import Bernoulli, Categorical, Independent
 from needle_nn.distributions.divergences import kl_divergence
+from needle_nn.distributions.multivariate import MultivariateNormal
 
 __all__ = [
-    "Distribution", "Normal", "Laplace", "Uniform", "Exponential", "Bernoulli", "Categorical", "Independent", "kl_divergence",
+    "Distribution", "Normal", "Laplace", "Uniform", "Exponential", "Bernoulli", "Categorical", "Independent",
+    "MultivariateNormal", "kl_divergence",
 ]  # fmt: skip
 
 __getattr__ = absent.says("needle.distributions", absent.DISTRIBUTIONS)

@@ -18,6 +18,7 @@ class Distribution:
     """`batch_shape` is that of the parameters, `event_shape` that of one sample; `log_prob` gives a number for each sample.
 
     A subclass writes `log_prob`, `entropy`, and `rsample` where samples have a derivative by the parameters, else `sample`.
+    Parameters are always checked: `validate_args` is PyTorch's, of no effect.
     """
 
     batch_shape: tuple[int, ...] = ()

@@ -18,7 +18,7 @@ class _LocationScale(Distribution):
 
     has_rsample = True
 
-    def __init__(self, loc: Any, scale: Any) -> None:
+    def __init__(self, loc: Any, scale: Any, validate_args: Any = None) -> None:
         what = type(self).__name__
         self.loc, self.scale = broadcast(what, loc, scale)
         check_positive(what, "scale", self.scale)
@@ -84,7 +84,7 @@ class Uniform(Distribution):
 
     has_rsample = True
 
-    def __init__(self, low: Any, high: Any) -> None:
+    def __init__(self, low: Any, high: Any, validate_args: Any = None) -> None:
         self.low, self.high = broadcast("Uniform", low, high)
         check_positive("Uniform", "high - low", (self.high - self.low).detach())
         self.batch_shape = self.low.shape
@@ -115,7 +115,7 @@ class Exponential(Distribution):
 
     has_rsample = True
 
-    def __init__(self, rate: Any) -> None:
+    def __init__(self, rate: Any, validate_args: Any = None) -> None:
         (self.rate,) = broadcast("Exponential", rate)
         check_positive("Exponential", "rate", self.rate)
         self.batch_shape = self.rate.shape

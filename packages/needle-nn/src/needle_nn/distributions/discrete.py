@@ -30,7 +30,7 @@ def _one_of(what: str, probs: Any, logits: Any) -> Any:
 class Bernoulli(Distribution):
     """p(1) = probs = 1 / (1 + e^-logits), p(0) = 1 - probs"""
 
-    def __init__(self, probs: Any = None, logits: Any = None) -> None:
+    def __init__(self, probs: Any = None, logits: Any = None, validate_args: Any = None) -> None:
         made = _one_of("Bernoulli", probs, logits)
         if probs is None:
             self.logits, self.probs = made, ops.sigmoid(made)
@@ -62,7 +62,7 @@ class Bernoulli(Distribution):
 class Categorical(Distribution):
     """p(i) = probs_i / sum probs = e^logits_i / sum e^logits, over the last axis: a sample is an int64"""
 
-    def __init__(self, probs: Any = None, logits: Any = None) -> None:
+    def __init__(self, probs: Any = None, logits: Any = None, validate_args: Any = None) -> None:
         made = _one_of("Categorical", probs, logits)
         if made.ndim == 0:
             raise ValueError("Categorical: expected probabilities along an axis, got one number")
@@ -95,7 +95,9 @@ class Categorical(Distribution):
 class Independent(Distribution):
     """A distribution whose last batch axes belong to one sample: log_prob is summed over them."""
 
-    def __init__(self, base_distribution: Distribution, reinterpreted_batch_ndims: int) -> None:
+    def __init__(
+        self, base_distribution: Distribution, reinterpreted_batch_ndims: int, validate_args: Any = None
+    ) -> None:
         batch, n = base_distribution.batch_shape, reinterpreted_batch_ndims
         if not 0 <= n <= len(batch):
             raise ValueError(f"Independent: {n} of the axes {batch}: there are {len(batch)}")

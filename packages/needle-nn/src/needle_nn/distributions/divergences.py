@@ -12,6 +12,7 @@ from needle import Tensor, ops
 from needle_nn.distributions.base import Distribution
 from needle_nn.distributions.continuous import Exponential, Normal
 from needle_nn.distributions.discrete import Bernoulli, Categorical, Independent
+from needle_nn.distributions.multivariate import MultivariateNormal, solve_lower
 from needle_nn.nn.functional.activations import softplus
 
 
@@ -37,12 +38,19 @@ def _independent(p: Independent, q: Independent) -> Tensor:
     return found.sum(p.axes) if p.axes else found
 
 
+def _multivariate(p: MultivariateNormal, q: MultivariateNormal) -> Tensor:
+    ratio = solve_lower(q.scale_tril, p.scale_tril)
+    distance = q.mahalanobis(p.loc) + (ratio * ratio).sum((-2, -1))
+    return q.log_det_of_factor() - p.log_det_of_factor() + (distance - p.event_shape[0]) * 0.5
+
+
 _KINDS: dict[type, Callable[[Any, Any], Tensor]] = {
     Normal: _normal,
     Bernoulli: _bernoulli,
     Categorical: _categorical,
     Exponential: _exponential,
     Independent: _independent,
+    MultivariateNormal: _multivariate,
 }
 
 

@@ -63,8 +63,11 @@ class Sampling:
         logits -= logits.max(axis=1, keepdims=True)  # so that the likeliest stays finite, however cold it is
         with np.errstate(over="ignore", under="ignore"):
             logits /= self.temperature
-        noise = rng.gumbel(size=logits.shape)  # the largest of logits + Gumbel noise is a draw from softmax(logits)
-        return (self.allowed(logits) + noise).argmax(axis=1)
+            reached = np.exp(self.allowed(logits)).cumsum(axis=1)
+        wanted = (
+            rng.random(len(reached)) * reached[:, -1]
+        )  # less than all, rounded too: a number below 1 times one of 1 or more
+        return np.array([row.searchsorted(x, "right") for row, x in zip(reached, wanted, strict=True)])
 
     def allowed(self, logits: np.ndarray) -> np.ndarray:
         """Logits, -inf where a token is not among the likeliest."""

@@ -98,13 +98,13 @@ class GPT(nn.Module):
         if x.ndim != 3 or before + x.shape[1] > self.context:
             raise ValueError(f"GPT: ids have shape {x.shape[:-1]}, expected (B, T), T up to {self.context - before}")
         at = slice(0, x.shape[1]) if cache is None else cache.positions(x.shape[1])
-        x = self.dropout(x + (self.positions.weight[at] if isinstance(at, slice) else self.positions(at)))
+        x = self.dropout(x + (self.positions.rows(at) if isinstance(at, slice) else self.positions(at)))
         for i, block in enumerate(self.blocks):
             x = block(x) if cache is None else block(x, cache, i)
         if cache is not None:
             cache.advance(x.shape[1])
         x = self.norm(last_only(x) if last else x)
-        return x @ self.tokens.weight.transpose() if self.head is None else self.head(x)
+        return self.tokens.as_linear(x) if self.head is None else self.head(x)
 
     def generate(
         self,

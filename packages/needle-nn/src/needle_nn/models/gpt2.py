@@ -123,7 +123,7 @@ class Body(nn.Module):
     def forward(self, ids: Any, cache: Any = None) -> Tensor:
         t = ids.shape[1]
         at = slice(0, t) if cache is None else cache.positions(t)
-        x = self.wte(ids) + (self.wpe.weight[at] if isinstance(at, slice) else self.wpe(at))
+        x = self.wte(ids) + (self.wpe.rows(at) if isinstance(at, slice) else self.wpe(at))
         x = self.drop(x)
         for i, block in enumerate(self.h):
             x = block(x, cache, i)
@@ -192,7 +192,7 @@ class GPT2(nn.Module):
         if cache is not None:
             cache.advance(ids.shape[1])
         x = self.transformer.ln_f(last_only(x) if last else x)
-        return x @ self.transformer.wte.weight.transpose() if self.lm_head is None else self.lm_head(x)
+        return self.transformer.wte.as_linear(x) if self.lm_head is None else self.lm_head(x)
 
     def torch_name(self, name: str) -> str | None:
         """The first files have no "transformer." before their names, and masks among the weights."""

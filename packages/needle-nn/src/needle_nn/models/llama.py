@@ -208,7 +208,7 @@ class Llama(nn.Module):
         if cache is not None:
             cache.advance(ids.shape[1])
         x = self.model.norm(last_only(x) if last else x)
-        return x @ self.model.embed_tokens.weight.transpose() if self.lm_head is None else self.lm_head(x)
+        return self.model.embed_tokens.as_linear(x) if self.lm_head is None else self.lm_head(x)
 
     def torch_name(self, name: str) -> str | None:
         """Older files have the frequencies of the rotary positions among the weights."""

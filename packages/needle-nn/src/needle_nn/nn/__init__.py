@@ -91,6 +91,8 @@ from needle_nn.nn.pooling import (
     AvgPool2d,
     MaxPool1d,
     MaxPool2d,
+    MaxUnpool1d,
+    MaxUnpool2d,
 )  # fmt: skip
 from needle_nn.nn.quantized import QuantizedEmbedding, QuantizedLinear, quantize
 from needle_nn.nn.recurrent import GRU, LSTM, RNN
@@ -113,6 +115,15 @@ from needle_nn.nn.shapes import (
     ZeroPad2d,
 )  # fmt: skip
 from needle_nn.nn.summary import summary
+from needle_nn.nn.volumes import (
+    AdaptiveAvgPool3d,
+    AvgPool3d,
+    BatchNorm3d,
+    Conv3d,
+    ConvTranspose3d,
+    Dropout3d,
+    MaxPool3d,
+)  # fmt: skip
 
 __all__ = [
     "Module", "Parameter", "summary", "functional", "init", "utils",
@@ -130,7 +141,8 @@ __all__ = [
     "InstanceNorm2d", "WeightNorm",
     "Conv", "Conv1d", "Conv2d", "ConvTranspose1d", "ConvTranspose2d",
     "MaxPool1d", "MaxPool2d", "AvgPool1d", "AvgPool2d", "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveMaxPool1d",
-    "AdaptiveMaxPool2d",
+    "AdaptiveMaxPool2d", "MaxUnpool1d", "MaxUnpool2d",
+    "Conv3d", "ConvTranspose3d", "MaxPool3d", "AvgPool3d", "AdaptiveAvgPool3d", "BatchNorm3d", "Dropout3d",
     "RNNCell", "RNN", "GRUCell", "GRU", "LSTMCell", "LSTM",
     "MultiHeadAttention", "AttentionLayer", "TransformerLayer", "Transformer",
     "MultiheadAttention", "TransformerEncoderLayer", "TransformerEncoder", "TransformerDecoderLayer", "TransformerDecoder",

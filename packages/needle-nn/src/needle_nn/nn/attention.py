@@ -183,7 +183,7 @@ class Transformer(Module):
         x = x if self.batch_first else x.swapaxes(0, 1)
         if x.shape[1] > self.sequence_len:
             raise ValueError(f"Transformer: {x.shape[1]} steps, but sequence_len is {self.sequence_len}")
-        x = x + self.embedding.weight[: x.shape[1]]
+        x = x + self.embedding.rows(slice(x.shape[1]))
         for layer in self.layers:
             x = layer(x)
         x = x if self.batch_first else x.swapaxes(0, 1)

@@ -12,7 +12,7 @@ from typing import Any
 
 from needle import Tensor
 
-LINEAR, CONV1D, CONV2D = (1, 0), (2, 1, 0), (2, 3, 1, 0)  # PyTorch's axes, in Needle's order
+LINEAR, CONV1D, CONV2D, CONV3D = (1, 0), (2, 1, 0), (2, 3, 1, 0), (2, 3, 4, 1, 0)  # PyTorch's axes, in Needle's order
 
 
 def kept(layer: Any, weight: Tensor, axes: tuple[int, ...]) -> Any:

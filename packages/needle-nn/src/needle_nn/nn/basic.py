@@ -155,6 +155,14 @@ class Embedding(Module):
             return ops.embedding(ids, self.weight)
         return maps.embedding(ids, self.weight, self.padding_idx)
 
+    def rows(self, which: slice) -> Tensor:
+        """weight[which]: the rows of a slice."""
+        return self.weight[which]
+
+    def as_linear(self, x: Tensor) -> Tensor:
+        """y = x weight^T: (..., embedding_dim) -> (..., num_embeddings), the map to the vocabulary of models that tie it."""
+        return x @ self.weight.transpose()
+
 
 class EmbeddingBag(Embedding):
     """y = mean, or sum, of weight[ids] over each bag of ids: (N, L) -> (N, embedding_dim), or all ids in a row, with offsets.

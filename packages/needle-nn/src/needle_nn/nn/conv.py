@@ -186,9 +186,9 @@ class ConvTranspose2d(_Convolution):
         stride: Pair = 1,
         padding: Any = 0,
         output_padding: Pair = 0,
-        dilation: Pair = 1,
         groups: int = 1,
         bias: bool = True,
+        dilation: Pair = 1,
         device: DeviceLike = None,
         dtype: DTypeLike = "float32",
     ) -> None:
@@ -217,9 +217,9 @@ class ConvTranspose1d(_Convolution):
         stride: Pair = 1,
         padding: Any = 0,
         output_padding: Pair = 0,
-        dilation: Pair = 1,
         groups: int = 1,
         bias: bool = True,
+        dilation: Pair = 1,
         device: DeviceLike = None,
         dtype: DTypeLike = "float32",
     ) -> None:

@@ -104,6 +104,8 @@ class HuberLoss(_Elementwise):
     """d^2 / 2 where |d| <= delta, else delta (|d| - delta / 2); d = prediction - target"""
 
     def __init__(self, delta: float = 1.0, reduction: str = "mean") -> None:
+        if isinstance(delta, str):  # PyTorch's order
+            delta, reduction = 1.0 if isinstance(reduction, str) else reduction, delta
         super().__init__(reduction)
         if not delta > 0:
             raise ValueError(f"HuberLoss: delta {delta}: expected a number above 0")

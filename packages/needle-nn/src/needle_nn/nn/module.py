@@ -210,21 +210,38 @@ class Module:
         found = self._walk("", set(), wanted or (SAVED, MOVED, NONE))
         return ((name, value) for name, value in found if isinstance(value, Tensor))
 
-    def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
-        """(dotted name, Parameter), in the order of creation, each once."""
-        return ((name, value) for name, value in self._tensors(SAVED) if isinstance(value, Parameter))
+    def named_parameters(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Parameter]]:
+        """(dotted name, Parameter), in the order of creation, each once.
 
-    def parameters(self) -> list[Parameter]:
-        """Every Parameter, in the order of creation, each once."""
-        return Listed([value for _, value in self.named_parameters()])
+        Parameters
+        ----------
+        prefix : a first part of all names
+        recurse : with False those of no module below
+        """
+        return self._named(prefix, recurse, True, SAVED)
 
-    def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
-        """(dotted name, Tensor) of the state that is not trained."""
-        return ((name, value) for name, value in self._tensors(SAVED, MOVED) if not isinstance(value, Parameter))
+    def parameters(self, recurse: bool = True) -> list[Parameter]:
+        """Every Parameter, in the order of creation, each once; with recurse=False those of no module below."""
+        return Listed([value for _, value in self.named_parameters(recurse=recurse)])
 
-    def buffers(self) -> list[Tensor]:
-        """Every buffer, in the order of creation, each once."""
-        return Listed([value for _, value in self.named_buffers()])
+    def named_buffers(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Tensor]]:
+        """(dotted name, Tensor) of the state that is not trained; see `named_parameters`."""
+        return self._named(prefix, recurse, False, SAVED, MOVED)
+
+    def buffers(self, recurse: bool = True) -> list[Tensor]:
+        """Every buffer, in the order of creation, each once; with recurse=False those of no module below."""
+        return Listed([value for _, value in self.named_buffers(recurse=recurse)])
+
+    def _named(self, prefix: str, recurse: bool, trained: bool, *wanted: str) -> Iterator[tuple[str, Any]]:
+        if recurse:
+            found = self._tensors(*wanted)
+        else:
+            first: dict[int, tuple[str, Any]] = {}
+            for name, value, role in self._members():
+                if role in wanted and isinstance(value, Tensor):
+                    first.setdefault(id(value), (name, value))
+            found = iter(first.values())
+        return ((_dotted(prefix, name), value) for name, value in found if isinstance(value, Parameter) == trained)
 
     def named_modules(self) -> Iterator[tuple[str, "Module"]]:
         """(dotted name, Module), this one first, under the name ""."""
@@ -294,10 +311,12 @@ class Module:
         for parameter in self.parameters():
             parameter.grad = None
 
-    def to(self, *where: Any, device: Any = None, dtype: Any = None) -> Self:
+    def to(
+        self, *where: Any, device: Any = None, dtype: Any = None, non_blocking: Any = None, memory_format: Any = None
+    ) -> Self:
         """Move every Tensor in the module, and gradients, to a device, or floats to a dtype, or to those of a Tensor.
 
-        They stay the objects they are. Returns the module.
+        They stay the objects they are. Returns the module. `non_blocking` and `memory_format` are PyTorch's, of no effect.
         """
         device, dtype = destination(type(self).__name__, where, device, dtype)
         tensors = [tensor for _, tensor in self._tensors()]
@@ -369,13 +388,15 @@ class Module:
             raise TypeError(f"{type(self).__name__}.load_state_dict: expected a dict, got {type(state).__name__}")
         own, others = self._state(), {name for name, _ in self._tensors()}
         given = {name: _host(state[name]) for name in own if name in state}
+        unexpected = [name for name in state if name not in own and name not in others]
+        if unexpected:
+            unexpected = self._without_second_names(unexpected, state, own, given)
+        missing = [name for name in own if name not in given]
         shapes = [
             f"{name} {array.shape} instead of {own[name].shape}"
             for name, array in given.items()
             if array.shape != own[name].shape
         ]
-        missing = [name for name in own if name not in state]
-        unexpected = [name for name in state if name not in own and name not in others]
         problems = [("missing", missing), ("unexpected", unexpected)] if strict else []
         problems.append(("other shapes", shapes))
         if any(names for _, names in problems):
@@ -385,6 +406,31 @@ class Module:
         for name, array in arrays.items():
             own[name].realize_cached_data()[...] = array
         return IncompatibleKeys(missing, unexpected)
+
+    def _without_second_names(
+        self, unexpected: list[str], state: Mapping[str, Any], own: dict[str, Tensor], given: dict[str, Any]
+    ) -> list[str]:
+        """The names that are no second ones of tensors with several, as of tied weights, which PyTorch's states hold for each."""
+        first = {id(tensor): name for name, tensor in own.items()}
+        every = dict(self._every_name("", ()))
+        rest = []
+        for name in unexpected:
+            known = first.get(id(every.get(name)))
+            array = _host(state[name])
+            if known is None or (known in given and not _alike(given[known], array)):
+                rest.append(name)
+            else:
+                given.setdefault(known, array)
+        return rest
+
+    def _every_name(self, prefix: str, above: tuple[int, ...]) -> Iterator[tuple[str, Tensor]]:
+        """(dotted name, Tensor) under all names."""
+        for name, value, _ in self._members():
+            if isinstance(value, Module):
+                if id(value) not in above:
+                    yield from value._every_name(_dotted(prefix, name), (*above, id(self)))
+            else:
+                yield _dotted(prefix, name), value
 
     # ---- Looking --------------------------------------------------------------------------
 
@@ -459,6 +505,12 @@ def _host(value: Any) -> Any:
     if isinstance(value, Tensor):
         return value.realize_cached_data()
     return value if isinstance(value, nd.NDArray) else np.asarray(value)
+
+
+def _alike(a: Any, b: Any) -> bool:
+    """Whether two arrays hold the same numbers, bit for bit."""
+    a, b = (x.numpy() if isinstance(x, nd.NDArray) else x for x in (a, b))
+    return a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes()
 
 
 def _is_setting(value: Any) -> bool:

@@ -11,6 +11,7 @@ True
 from typing import Any, SupportsIndex
 
 from needle import Tensor, init, no_grad, ops
+from needle.ops.network import batch_norm
 from needle.typing import DeviceLike, DTypeLike, Shape
 from needle_nn.nn.functional import maps
 from needle_nn.nn.module import Module, Parameter, check_sizes, expect
@@ -42,6 +43,7 @@ class BatchNorm1d(Module):
     Parameters
     ----------
     dim, num_features : how many channels
+    momentum : weight of the new; None: the mean over all batches, of layers made within `needle.compat("torch")`
     affine : whether there are w and b
     track_running_stats : whether there are running statistics; else those of the batch are for evaluation too
     """
@@ -52,7 +54,7 @@ class BatchNorm1d(Module):
         self,
         dim: int | None = None,
         eps: float = 1e-05,
-        momentum: float = 0.1,
+        momentum: float | None = 0.1,
         device: DeviceLike = None,
         dtype: DTypeLike = "float32",
         *,
@@ -71,6 +73,18 @@ class BatchNorm1d(Module):
         if self.as_torch:
             counter = Tensor(0, device=device, dtype="int64", requires_grad=False) if track_running_stats else None
             self.register_buffer("num_batches_tracked", counter)
+        elif momentum is None:
+            raise ValueError(
+                f"{type(self).__name__}: momentum None: batches are counted within needle.compat('torch') only"
+            )
+
+    def reset_running_stats(self) -> None:
+        """Running statistics as they are at first: mean 0, variance 1, no batches."""
+        if self.running_mean is not None:
+            self.running_mean.realize_cached_data()[...] = 0
+            self.running_var.realize_cached_data()[...] = 1
+            if self.as_torch:
+                self.num_batches_tracked.realize_cached_data()[...] = 0
 
     @property
     def num_features(self) -> int:
@@ -92,17 +106,22 @@ class BatchNorm1d(Module):
         if self.as_torch and self.training and self.running_mean is not None:
             with no_grad():
                 self.num_batches_tracked.add_(1)
-        return ops.batch_norm(
+        return batch_norm(
             x,
             weight,
             bias,
             running_mean=self.running_mean,
             running_var=self.running_var,
             training=self.training or self.running_mean is None,
-            momentum=self.momentum,
+            momentum=self._weight_of_new() if self.momentum is None else self.momentum,
             eps=self.eps,
             unbiased=self.as_torch,
         )
+
+    def _weight_of_new(self) -> float:
+        """1 / batches: the running statistics are the mean over all of them."""
+        counted = self.training and self.running_mean is not None
+        return 1 / int(self.num_batches_tracked.item()) if counted else 0.0
 
 
 class BatchNorm2d(BatchNorm1d):

@@ -21,17 +21,31 @@ class MaxPool2d(Module):
     Parameters
     ----------
     kernel_size, stride, padding : an int, or (rows, columns)
+    dilation : steps between the places of a window
+    return_indices : the result is (y, where), as `MaxUnpool2d` takes it
     ceil_mode : a last window may reach beyond the image
     """
 
     op = staticmethod(ops.max_pool2d)
     function: Any = staticmethod(images.max_pool2d)
     axes = "NCHW"
+    dilation: Any = 1
+    return_indices = False
 
     def __init__(
-        self, kernel_size: Pair, stride: Pair | None = None, padding: Any = 0, *, ceil_mode: bool = False
+        self,
+        kernel_size: Pair,
+        stride: Pair | None = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        return_indices: bool = False,
+        ceil_mode: bool = False,
     ) -> None:
         super().__init__()
+        if dilation != 1:
+            self.dilation = dilation
+        if return_indices:
+            self.return_indices = True
         self.kernel_size, self.stride, self.padding = kernel_size, kernel_size if stride is None else stride, padding
         self.ceil_mode = ceil_mode
 
@@ -44,7 +58,8 @@ class MaxPool2d(Module):
 
     def _more(self):
         """The arguments that only the function has; none where the op does it all."""
-        return {"ceil_mode": True} if self.ceil_mode else {}
+        names = [name for name in ("ceil_mode", "return_indices") if getattr(self, name)]
+        return {**dict.fromkeys(names, True), **({"dilation": self.dilation} if self.dilation != 1 else {})}
 
     def _settings(self):
         return super()._settings().replace(", ceil_mode=False", "")
@@ -132,3 +147,30 @@ class AdaptiveMaxPool1d(AdaptiveAvgPool1d):
     """y[i] = the largest of places floor(i L / OL) to ceil((i + 1) L / OL)"""
 
     function = staticmethod(images.adaptive_max_pool1d)
+
+
+class MaxUnpool2d(Module):
+    """Every element at its place in a larger image, zeros elsewhere: (x, where) of `MaxPool2d(return_indices=True)` back
+
+    Parameters
+    ----------
+    kernel_size, stride, padding : those of the pooling
+    """
+
+    function: Any = staticmethod(images.max_unpool2d)
+    axes = "NCHW"
+
+    def __init__(self, kernel_size: Pair, stride: Pair | None = None, padding: Any = 0) -> None:
+        super().__init__()
+        self.kernel_size, self.stride, self.padding = kernel_size, kernel_size if stride is None else stride, padding
+
+    def forward(self, x: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
+        expect(self, x, *self.axes)
+        return self.function(x, indices, self.kernel_size, self.stride, self.padding, output_size)
+
+
+class MaxUnpool1d(MaxUnpool2d):
+    """`MaxUnpool2d` of sequences"""
+
+    function = staticmethod(images.max_unpool1d)
+    axes = "NCL"

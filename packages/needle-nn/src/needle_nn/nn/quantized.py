@@ -97,8 +97,22 @@ class QuantizedEmbedding(Module):
         self.bytes, self.scale = quantized(embedding.weight.realize_cached_data(), 1)
 
     def forward(self, ids: Any) -> Tensor:
-        scale = ops.embedding(ids, self.scale.reshape((self.num_embeddings, 1)))
-        return (ops.astype(ops.embedding(ids, self.bytes), "float32") - ZERO) * scale
+        return self._widened(ops.embedding(ids, self.bytes), ops.embedding(ids, self._column()))
+
+    def rows(self, which: slice) -> Tensor:
+        """Those of a slice."""
+        return self._widened(self.bytes[which], self._column()[which])
+
+    def as_linear(self, x: Tensor) -> Tensor:
+        """y = x W^T for the rows W: (..., embedding_dim) -> (..., num_embeddings)."""
+        expect(self, x, ..., self.embedding_dim)
+        return Product()(x, self.bytes.transpose(), self.scale)
+
+    def _column(self) -> Tensor:
+        return self.scale.reshape((self.num_embeddings, 1))
+
+    def _widened(self, q: Tensor, scale: Tensor) -> Tensor:
+        return (ops.astype(q, "float32") - ZERO) * scale
 
 
 def quantize(model: Any, embeddings: bool = False, keep: Callable[[str, Module], bool] | None = None) -> Any:
@@ -106,7 +120,7 @@ def quantize(model: Any, embeddings: bool = False, keep: Callable[[str, Module],
 
     Parameters
     ----------
-    embeddings : those, too; not where another layer uses their weight, as in models that are tied
+    embeddings : those, too; a model that maps to its vocabulary by the weight of one asks it for that: `embedding.as_linear(x)`
     keep : a function of a layer's name and the layer, True where it stays as it is
 
     A state is loaded after the model was made the same way: `quantize(Model()).load_state_dict(load(path))`.

@@ -12,7 +12,10 @@
 """
 
 from needle_nn import absent
-from needle_nn.optim import lr_scheduler
+from needle_nn.optim import (
+    lr_scheduler,
+    swa_utils,
+)
 from needle_nn.optim.adam import Adam, AdamW
 from needle_nn.optim.adaptive import Adadelta, Adagrad, RMSprop
 from needle_nn.optim.averaging import EMA
@@ -32,6 +35,7 @@ from needle_nn.optim.schedules import (
     WarmupLR,
 )  # fmt: skip
 from needle_nn.optim.sgd import SGD
+from needle_nn.optim.signs import ASGD, Rprop
 from needle_nn.optim.stopping import EarlyStopping
 
 __all__ = [
@@ -46,9 +50,12 @@ __all__ = [
     "NAdam",
     "RAdam",
     "Lion",
+    "Rprop",
+    "ASGD",
     "LBFGS",
     "Newton",
     "lr_scheduler",
+    "swa_utils",
     "Schedule",
     "StepLR",
     "LambdaLR",

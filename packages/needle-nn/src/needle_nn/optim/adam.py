@@ -8,7 +8,7 @@ from needle import Tensor
 from needle_ndarray import NDArray
 from needle_ndarray.extension import repeat
 from needle_nn.optim.optimizer import Optimizer
-from needle_nn.optim.options import Default, Option, both_betas, chosen
+from needle_nn.optim.options import Default, Flag, Option, both_betas, chosen
 
 
 class Adam(Optimizer):
@@ -24,6 +24,7 @@ class Adam(Optimizer):
     eps : added to the root of the mean square
     weight_decay : penalty weight_decay/2 |p|^2, through the gradient
     amsgrad : divide by the root of the largest v so far
+    maximize : go up, along -g
     fused, foreach : PyTorch's; of no effect, a step is one call anyway
 
     `m` and `v` are {parameter: NDArray}, `t` counts the steps of all parameters.
@@ -39,7 +40,7 @@ class Adam(Optimizer):
 
     states: tuple[str, ...] = ("m", "v")
     in_one_call = elementwise = True
-    lr, eps, weight_decay = Option(), Option(), Option()
+    lr, eps, weight_decay, maximize = Option(), Option(), Option(), Flag()
     beta1, beta2 = Option(below=1), Option(below=1)
     decoupled = False
     amsgrad = False
@@ -57,6 +58,7 @@ class Adam(Optimizer):
         *,
         betas: Any = None,
         amsgrad: bool = False,
+        maximize: bool = False,
         fused: Any = None,
         foreach: Any = None,
     ) -> None:
@@ -64,7 +66,8 @@ class Adam(Optimizer):
             self.amsgrad, self.in_one_call, self.states = True, False, ("m", "v", "largest")
             self.largest: dict[Tensor, NDArray] = {}
         beta1, beta2 = both_betas(type(self).__name__, beta1, beta2, betas)
-        super().__init__(params, lr=chosen(lr), beta1=beta1, beta2=beta2, eps=eps, weight_decay=weight_decay)
+        numbers = {"lr": chosen(lr), "beta1": beta1, "beta2": beta2, "eps": eps, "weight_decay": weight_decay}
+        super().__init__(params, numbers, maximize=maximize)
 
     def fills(self, group: dict[str, Any]) -> tuple[str, ...]:
         return self.states
@@ -116,7 +119,7 @@ class AdamW(Adam):
 
     Parameters
     ----------
-    params, lr, beta1, beta2, eps, betas, amsgrad : as for Adam
+    params, lr, beta1, beta2, eps, betas, amsgrad, maximize : as for Adam
     weight_decay : share of p, times lr, that a step takes away
 
     >>> import needle as ndl
@@ -141,7 +144,9 @@ class AdamW(Adam):
         *,
         betas: Any = None,
         amsgrad: bool = False,
+        maximize: bool = False,
         fused: Any = None,
         foreach: Any = None,
     ) -> None:
-        super().__init__(params, lr, beta1, beta2, eps, weight_decay, betas=betas, amsgrad=amsgrad)
+        more: dict[str, Any] = {"betas": betas, "amsgrad": amsgrad, "maximize": maximize}
+        super().__init__(params, lr, beta1, beta2, eps, weight_decay, **more)

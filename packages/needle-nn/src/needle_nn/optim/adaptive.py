@@ -28,6 +28,7 @@ class RMSprop(Optimizer):
     momentum : u = momentum u + g' / (sqrt(v) + eps);  p -= lr u
     centered : the variance v - mean^2 in place of v, with mean = alpha mean + (1 - alpha) g'
     foreach : PyTorch's; of no effect
+    maximize : go up, along -g
 
     `v`, `u` and `mean` are {parameter: NDArray}.
 
@@ -44,7 +45,7 @@ class RMSprop(Optimizer):
     elementwise = True
     lr, eps, weight_decay = Option(), Option(), Option()
     alpha, momentum = Option(below=1), Option(below=1)
-    centered = Flag()
+    centered, maximize = Flag(), Flag()
 
     def __init__(
         self,
@@ -56,9 +57,10 @@ class RMSprop(Optimizer):
         momentum: float = 0.0,
         centered: bool = False,
         foreach: Any = None,
+        maximize: bool = False,
     ) -> None:
         numbers = {"lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay, "momentum": momentum}
-        super().__init__(params, numbers, centered=centered)
+        super().__init__(params, numbers, centered=centered, maximize=maximize)
 
     def fills(self, group: dict[str, Any]) -> tuple[str, ...]:
         return ("v", *(["mean"] if group["centered"] else []), *(["u"] if group["momentum"] else []))
@@ -95,9 +97,10 @@ class Adagrad(Optimizer):
     params : Tensors, or groups of them with numbers of their own
     lr, lr_decay : learning rate, and how it decays
     weight_decay : penalty weight_decay/2 |p|^2
-    initial : where s starts
+    initial, initial_accumulator_value : where s starts
     eps : added to the root
     foreach : PyTorch's; of no effect
+    maximize : go up, along -g
 
     `s` is {parameter: NDArray}.
 
@@ -113,6 +116,7 @@ class Adagrad(Optimizer):
     states = ("s",)
     elementwise = True
     lr, lr_decay, weight_decay, initial, eps = Option(), Option(), Option(), Option(), Option()
+    maximize = Flag()
 
     def __init__(
         self,
@@ -123,9 +127,13 @@ class Adagrad(Optimizer):
         initial: float = 0.0,
         eps: float = 1e-10,
         foreach: Any = None,
+        maximize: bool = False,
+        *,
+        initial_accumulator_value: float | None = None,
     ) -> None:
+        initial = initial if initial_accumulator_value is None else initial_accumulator_value
         numbers = {"lr": lr, "lr_decay": lr_decay, "weight_decay": weight_decay, "initial": initial, "eps": eps}
-        super().__init__(params, numbers)
+        super().__init__(params, numbers, maximize=maximize)
 
     def fills(self, group: dict[str, Any]) -> tuple[str, ...]:
         return self.states
@@ -153,6 +161,7 @@ class Adadelta(Optimizer):
     eps : added below the roots
     weight_decay : penalty weight_decay/2 |p|^2, through g' = g + weight_decay p
     foreach : PyTorch's; of no effect
+    maximize : go up, along -g
 
     `v` and `a` are {parameter: NDArray}.
 
@@ -168,6 +177,7 @@ class Adadelta(Optimizer):
     states = ("v", "a")
     lr, eps, weight_decay = Option(), Option(), Option()
     rho = Option(below=1)
+    maximize = Flag()
 
     def __init__(
         self,
@@ -177,8 +187,10 @@ class Adadelta(Optimizer):
         eps: float = 1e-6,
         weight_decay: float = 0.0,
         foreach: Any = None,
+        *,
+        maximize: bool = False,
     ) -> None:
-        super().__init__(params, lr=lr, rho=rho, eps=eps, weight_decay=weight_decay)
+        super().__init__(params, lr=lr, rho=rho, eps=eps, weight_decay=weight_decay, maximize=maximize)
 
     def fills(self, group: dict[str, Any]) -> tuple[str, ...]:
         return self.states

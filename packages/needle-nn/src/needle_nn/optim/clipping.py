@@ -1,19 +1,24 @@
 """Gradients kept within bounds. They get new arrays: those that are there may be shared, or views of one number."""
 
+import functools
 import math
 from collections.abc import Iterable
 from typing import Any
 
 from needle import Tensor
 from needle_ndarray import NDArray
-from needle_ndarray.extension import Watched, active_recorder, bounded, repeat
+from needle_ndarray.extension import Watched, active_recorder, bounded, reading, repeat
 from needle_nn.optim.options import number
+
+CPU = 1  # of DLPack: memory of the host
 
 
 def grad_norm(params: Any, norm_type: float = 2.0) -> float:
     """(sum of |g|^norm_type)^(1/norm_type) over all elements of all gradients; the largest |g| for inf."""
     grads = [g for _, g in _gradients("grad_norm", params) if g.size]
     order = _order("grad_norm", norm_type)
+    if _stays_on_device(grads):
+        return Watched.of(reading(NDArray.item, _norm_on_device(grads, order)))
     return Watched.of(repeat(_norm, [_part(g, order) for g in grads], grads, order))
 
 
@@ -39,6 +44,8 @@ def clip_grad_norm(params: Any, max_norm: float, norm_type: float = 2.0, error_i
     pairs = _gradients("clip_grad_norm", params)
     order = _order("clip_grad_norm", norm_type)
     grads = [g for _, g in pairs if g.size]
+    if _stays_on_device(grads) and not error_if_nonfinite:
+        return _clip_on_device(pairs, _norm_on_device(grads, order), most)
     norm, factor = repeat(_norm_and_factor, [_part(g, order) for g in grads], grads, order, most, error_if_nonfinite)
     if (
         active_recorder() is not None or not factor >= 1
@@ -46,6 +53,16 @@ def clip_grad_norm(params: Any, max_norm: float, norm_type: float = 2.0, error_i
         for p, g in pairs:
             p.grad = Tensor.make_const(g * factor)
     return Watched.of(norm)
+
+
+def _clip_on_device(pairs: list[tuple[Tensor, NDArray]], norm: NDArray, most: float) -> float:
+    """Multiply by a factor that the device computes. A replay waits for the norm only where that is used."""
+    factor = (most / (norm + 1e-6)).minimum(1.0)
+    if active_recorder() is not None or not factor.item() >= 1:
+        factors = {dtype: factor.astype(dtype) for dtype in dict.fromkeys(g.dtype for _, g in pairs)}
+        for p, g in pairs:
+            p.grad = Tensor.make_const(g * factors[g.dtype])
+    return Watched.of(reading(NDArray.item, norm))
 
 
 def _norm_and_factor(
@@ -112,6 +129,21 @@ def _part(g: NDArray, order: float) -> NDArray:
     if order == math.inf:
         return abs(g).max()
     return (g * g).sum() if order == 2 else (abs(g) ** order).sum()
+
+
+def _stays_on_device(grads: list[NDArray]) -> bool:
+    """Whether the gradients lie together in memory that the host has to wait for."""
+    places = {g.__dlpack_device__() for g in grads}
+    return len(places) == 1 and places.pop()[0] != CPU
+
+
+def _norm_on_device(grads: list[NDArray], order: float) -> NDArray:
+    """The norm of the gradients together, a number in float64: nothing that float32 holds has a square out of its range."""
+    parts = [_part(g.astype("float64"), order) for g in grads]
+    if order == math.inf:
+        return functools.reduce(NDArray.maximum, parts)
+    total = functools.reduce(NDArray.__add__, parts)
+    return total.sqrt() if order == 2 else total ** (1 / order)
 
 
 def _value(part: NDArray, g: NDArray, order: float) -> float:

@@ -34,10 +34,12 @@ LRScheduler = Schedule
 class MultiStepLR(Schedule):
     """lr = base gamma^n, n the number of milestones that t has reached"""
 
-    def __init__(self, optimizer: Optimizer, milestones: Sequence[int], gamma: float = 0.1) -> None:
+    def __init__(
+        self, optimizer: Optimizer, milestones: Sequence[int], gamma: float = 0.1, last_epoch: int = -1
+    ) -> None:
         self.milestones = [count("MultiStepLR", f"milestone {i}", m, 0) for i, m in enumerate(milestones)]
         self.gamma = number("MultiStepLR", "gamma", gamma)
-        super().__init__(optimizer)
+        super().__init__(optimizer, last_epoch)
 
     def rate(self, base: float, t: int) -> float:
         return base * self.gamma ** sum(m <= t for m in self.milestones)
@@ -46,9 +48,9 @@ class MultiStepLR(Schedule):
 class ExponentialLR(Schedule):
     """lr = base gamma^t"""
 
-    def __init__(self, optimizer: Optimizer, gamma: float) -> None:
+    def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
         self.gamma = number("ExponentialLR", "gamma", gamma)
-        super().__init__(optimizer)
+        super().__init__(optimizer, last_epoch)
 
     def rate(self, base: float, t: int) -> float:
         return base * self.gamma**t
@@ -58,7 +60,10 @@ class LambdaLR(Schedule):
     """lr = base lr_lambda(t); a list has a function for each group"""
 
     def __init__(
-        self, optimizer: Optimizer, lr_lambda: Callable[[int], float] | Sequence[Callable[[int], float]]
+        self,
+        optimizer: Optimizer,
+        lr_lambda: Callable[[int], float] | Sequence[Callable[[int], float]],
+        last_epoch: int = -1,
     ) -> None:
         given: Any = lr_lambda
         self.functions = list(given) if isinstance(given, (list, tuple)) else [given] * len(optimizer.param_groups)
@@ -69,7 +74,7 @@ class LambdaLR(Schedule):
             raise ValueError(
                 f"LambdaLR: {len(self.functions)} functions for {len(optimizer.param_groups)} groups of parameters"
             )
-        super().__init__(optimizer)
+        super().__init__(optimizer, last_epoch)
 
     def _apply(self) -> None:
         self._set([base * function(self.t) for base, function in zip(self.bases, self.functions, strict=True)])
@@ -100,6 +105,9 @@ class CyclicLR(Schedule):
     base_lr, max_lr : the lowest and the highest rate
     step_size_up, step_size_down : how many steps it rises and falls; the same, unless given
     mode, gamma : what becomes of the height
+    scale_fn, scale_mode : a function for the height instead, of the cycle ("cycle") or of t ("iterations")
+    cycle_momentum : whether `momentum`, or beta1, goes from max_momentum down to base_momentum meanwhile
+    base_momentum, max_momentum : its bounds
     """
 
     def __init__(
@@ -111,36 +119,67 @@ class CyclicLR(Schedule):
         step_size_down: int | None = None,
         mode: str = "triangular",
         gamma: float = 1.0,
-        *,
-        cycle_momentum: bool = False,
+        scale_fn: Callable[[int], float] | None = None,
+        scale_mode: str = "cycle",
+        cycle_momentum: bool = True,
+        base_momentum: float = 0.8,
+        max_momentum: float = 0.9,
+        last_epoch: int = -1,
     ) -> None:
         if mode not in ("triangular", "triangular2", "exp_range"):
             raise ValueError(f"CyclicLR: mode {mode!r}: expected 'triangular', 'triangular2' or 'exp_range'")
-        if cycle_momentum:
-            raise ValueError("CyclicLR: cycle_momentum True: the momentum stays; expected False")
+        if scale_mode not in ("cycle", "iterations"):
+            raise ValueError(f"CyclicLR: scale_mode {scale_mode!r}: expected 'cycle' or 'iterations'")
         self.low, self.high = number("CyclicLR", "base_lr", base_lr), number("CyclicLR", "max_lr", max_lr)
         self.up = count("CyclicLR", "step_size_up", step_size_up)
         self.down = self.up if step_size_down is None else count("CyclicLR", "step_size_down", step_size_down)
         self.mode, self.gamma = mode, number("CyclicLR", "gamma", gamma)
-        super().__init__(optimizer)
+        self.scale_fn, self.scale_mode = scale_fn, scale_mode
+        self.momenta = _momenta("CyclicLR", optimizer, base_momentum, max_momentum) if cycle_momentum else None
+        super().__init__(optimizer, last_epoch)
 
-    def rate(self, base: float, t: int) -> float:
+    def _height(self, t: int) -> float:
+        """Where t is between the lowest rate, 0, and the highest, times what has become of the height."""
         cycle, at = divmod(t, self.up + self.down)
         share = at / self.up if at <= self.up else (self.up + self.down - at) / self.down
-        factor = {"triangular": 1.0, "triangular2": 0.5**cycle, "exp_range": self.gamma**t}[self.mode]
-        return self.low + (self.high - self.low) * share * factor
+        if self.scale_fn is not None:
+            return share * self.scale_fn(cycle + 1 if self.scale_mode == "cycle" else t)
+        return share * {"triangular": 1.0, "triangular2": 0.5**cycle, "exp_range": self.gamma**t}[self.mode]
+
+    def rate(self, base: float, t: int) -> float:
+        return self.low + (self.high - self.low) * self._height(t)
+
+    def _apply(self) -> None:
+        super()._apply()
+        if self.momenta is not None:
+            name, low, high = self.momenta
+            for group in self.optimizer.param_groups:
+                group[name] = high - (high - low) * self._height(self.t)
+
+
+def _momenta(what: str, optimizer: Optimizer, low: float, high: float) -> tuple[str, float, float]:
+    """The name of an optimizer's momentum, and the bounds between which it goes."""
+    names = [name for name in ("momentum", "beta1") if name in optimizer.param_groups[0]]
+    if not names:
+        raise ValueError(f"{what}: {type(optimizer).__name__} has no momentum: expected cycle_momentum=False")
+    return names[0], number(what, "base_momentum", low), number(what, "max_momentum", high)
 
 
 class LinearLR(Schedule):
     """lr = base f, f from start_factor to end_factor along a line in total_iters steps"""
 
     def __init__(
-        self, optimizer: Optimizer, start_factor: float = 1 / 3, end_factor: float = 1.0, total_iters: int = 5
+        self,
+        optimizer: Optimizer,
+        start_factor: float = 1 / 3,
+        end_factor: float = 1.0,
+        total_iters: int = 5,
+        last_epoch: int = -1,
     ) -> None:
         self.start = number("LinearLR", "start_factor", start_factor)
         self.end = number("LinearLR", "end_factor", end_factor)
         self.total = count("LinearLR", "total_iters", total_iters, 0)
-        super().__init__(optimizer)
+        super().__init__(optimizer, last_epoch)
 
     def rate(self, base: float, t: int) -> float:
         share = min(t / self.total, 1.0) if self.total else 1.0
@@ -150,10 +189,10 @@ class LinearLR(Schedule):
 class ConstantLR(Schedule):
     """lr = base factor for total_iters steps, then base"""
 
-    def __init__(self, optimizer: Optimizer, factor: float = 1 / 3, total_iters: int = 5) -> None:
+    def __init__(self, optimizer: Optimizer, factor: float = 1 / 3, total_iters: int = 5, last_epoch: int = -1) -> None:
         self.factor = number("ConstantLR", "factor", factor)
         self.total = count("ConstantLR", "total_iters", total_iters, 0)
-        super().__init__(optimizer)
+        super().__init__(optimizer, last_epoch)
 
     def rate(self, base: float, t: int) -> float:
         return base * self.factor if t < self.total else base
@@ -162,12 +201,12 @@ class ConstantLR(Schedule):
 class PolynomialLR(Schedule):
     """lr = base (1 - min(t / total_iters, 1))^power"""
 
-    def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0) -> None:
+    def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
         self.total, self.power = (
             count("PolynomialLR", "total_iters", total_iters),
             number("PolynomialLR", "power", power),
         )
-        super().__init__(optimizer)
+        super().__init__(optimizer, last_epoch)
 
     def rate(self, base: float, t: int) -> float:
         return base * (1 - min(t / self.total, 1.0)) ** self.power
@@ -176,10 +215,10 @@ class PolynomialLR(Schedule):
 class CosineAnnealingLR(Schedule):
     """lr = eta_min + (base - eta_min) (1 + cos(pi t / T_max)) / 2: up again after T_max; `CosineLR` stays down"""
 
-    def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0) -> None:
+    def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:
         self.half = count("CosineAnnealingLR", "T_max", T_max)
         self.low = number("CosineAnnealingLR", "eta_min", eta_min)
-        super().__init__(optimizer)
+        super().__init__(optimizer, last_epoch)
 
     def rate(self, base: float, t: int) -> float:
         return self.low + (base - self.low) * (1 + math.cos(math.pi * t / self.half)) / 2
@@ -188,11 +227,13 @@ class CosineAnnealingLR(Schedule):
 class CosineAnnealingWarmRestarts(Schedule):
     """lr from base down to eta_min along half a cosine, again and again: in T_0 steps, then in T_0 T_mult, and so on"""
 
-    def __init__(self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0) -> None:
+    def __init__(
+        self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0, last_epoch: int = -1
+    ) -> None:
         what = "CosineAnnealingWarmRestarts"
         self.first, self.times = count(what, "T_0", T_0), count(what, "T_mult", T_mult)
         self.low = number(what, "eta_min", eta_min)
-        super().__init__(optimizer)
+        super().__init__(optimizer, last_epoch)
 
     def rate(self, base: float, t: int) -> float:
         length = self.first
@@ -266,6 +307,7 @@ class OneCycleLR(schedules.OneCycleLR):
     cycle_momentum : whether `momentum`, or beta1, is changed
     base_momentum, max_momentum : its bounds
     div_factor, final_div_factor : the rate starts at max_lr / div_factor and ends at that / final_div_factor
+    three_phase : down to where it started in as many steps as up, and only then to the end
     """
 
     def __init__(
@@ -282,6 +324,8 @@ class OneCycleLR(schedules.OneCycleLR):
         max_momentum: float = 0.95,
         div_factor: float = 25.0,
         final_div_factor: float = 1e4,
+        three_phase: bool = False,
+        last_epoch: int = -1,
     ) -> None:
         if anneal_strategy not in ("cos", "linear"):
             raise ValueError(f"OneCycleLR: anneal_strategy {anneal_strategy!r}: expected 'cos' or 'linear'")
@@ -290,18 +334,9 @@ class OneCycleLR(schedules.OneCycleLR):
             total_steps = count("OneCycleLR", "epochs", epochs) * count(
                 "OneCycleLR", "steps_per_epoch", steps_per_epoch
             )
-        self.momenta = None
-        if cycle_momentum:
-            names = [name for name in ("momentum", "beta1") if name in optimizer.param_groups[0]]
-            if not names:
-                what = type(optimizer).__name__
-                raise ValueError(f"OneCycleLR: {what} has no momentum: expected cycle_momentum=False")
-            bounds = (
-                number("OneCycleLR", "base_momentum", base_momentum),
-                number("OneCycleLR", "max_momentum", max_momentum),
-            )
-            self.momenta = (names[0], *bounds)
-        super().__init__(optimizer, max_lr, total_steps, pct_start, div_factor, final_div_factor)
+        self.momenta = _momenta("OneCycleLR", optimizer, base_momentum, max_momentum) if cycle_momentum else None
+        self.three_phase = bool(three_phase)
+        super().__init__(optimizer, max_lr, total_steps, pct_start, div_factor, final_div_factor, last_epoch)
 
     def _apply(self) -> None:
         super()._apply()
@@ -311,8 +346,24 @@ class OneCycleLR(schedules.OneCycleLR):
         for group in self.optimizer.param_groups:
             group[name] = self._momentum(low, high)
 
+    def rate(self, base: float, t: int) -> float:
+        if not self.three_phase:
+            return super().rate(base, t)
+        start = self.max_lr / self.div
+        return self._through(t, start, self.max_lr, start, start / self.final_div)
+
+    def _through(self, t: int, *values: float) -> float:
+        """From each of four values to the next, in the three phases."""
+        last = self.total_steps - 1
+        ends = [0, max(self.up * self.total_steps - 1, 0), max(2 * self.up * self.total_steps - 2, 0), last]
+        i = 0 if t <= ends[1] else 1 if t <= ends[2] else 2
+        long = ends[i + 1] - ends[i]
+        return self._between(values[i], values[i + 1], (min(t, last) - ends[i]) / long if long > 0 else 1.0)
+
     def _momentum(self, low: float, high: float) -> float:
         """High at both ends of the cycle, low where the rate is highest."""
+        if self.three_phase:
+            return self._through(self.t, high, low, high, high)
         t, top = min(self.t, self.total_steps - 1), max(self.up * self.total_steps - 1, 0)
         share = t / top if t <= top and top > 0 else 1 - (t - top) / max(self.total_steps - 1 - top, 1)
         return self._between(high, low, share)

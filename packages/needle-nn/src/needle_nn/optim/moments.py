@@ -10,7 +10,7 @@ from needle.autograd import array_api
 from needle_ndarray import NDArray
 from needle_ndarray.extension import depends, repeat
 from needle_nn.optim.optimizer import Optimizer
-from needle_nn.optim.options import Option, both_betas
+from needle_nn.optim.options import Flag, Option, both_betas
 
 
 class _Moments(Optimizer):
@@ -18,7 +18,7 @@ class _Moments(Optimizer):
 
     states: tuple[str, ...] = ("m", "v")
     lr, eps, weight_decay = Option(), Option(), Option()
-    beta1, beta2 = Option(below=1), Option(below=1)
+    beta1, beta2, maximize = Option(below=1), Option(below=1), Flag()
 
     def __init__(self, params: Iterable[Any], beta1: Any, beta2: Any, betas: Any, **options: Any) -> None:
         beta1, beta2 = both_betas(type(self).__name__, beta1, beta2, betas)
@@ -49,6 +49,7 @@ class NAdam(_Moments):
     params, lr, beta1, beta2, eps, weight_decay, betas : as for Adam
     momentum_decay : how fast c_t comes near to beta1
     foreach : PyTorch's; of no effect
+    maximize : go up, along -g
 
     >>> import needle as ndl
     >>> w = ndl.Tensor([1.0, -100.0])
@@ -56,7 +57,7 @@ class NAdam(_Moments):
     >>> (w * w).sum().backward()
     >>> optimizer.step()
     >>> [round(x, 3) for x in w.tolist()]
-    [0.237, -99.237]
+    [0.472, -99.472]
     """
 
     momentum_decay = Option()
@@ -73,8 +74,10 @@ class NAdam(_Moments):
         *,
         betas: Any = None,
         foreach: Any = None,
+        maximize: bool = False,
     ) -> None:
         options = {"lr": lr, "eps": eps, "weight_decay": weight_decay, "momentum_decay": momentum_decay}
+        options["maximize"] = maximize
         super().__init__(params, beta1, beta2, betas, **options)
         self.products: dict[tuple[float, float], tuple[int, float]] = {}
 
@@ -110,6 +113,7 @@ class Adamax(Optimizer):
     ----------
     params, lr, beta1, beta2, eps, weight_decay, betas : as for Adam
     foreach : PyTorch's; of no effect
+    maximize : go up, along -g
 
     >>> import needle as ndl
     >>> w = ndl.Tensor([1.0, -100.0])
@@ -122,7 +126,7 @@ class Adamax(Optimizer):
 
     states = ("m", "n")
     lr, eps, weight_decay = Option(), Option(), Option()
-    beta1, beta2 = Option(below=1), Option(below=1)
+    beta1, beta2, maximize = Option(below=1), Option(below=1), Flag()
 
     def __init__(
         self,
@@ -135,9 +139,11 @@ class Adamax(Optimizer):
         *,
         betas: Any = None,
         foreach: Any = None,
+        maximize: bool = False,
     ) -> None:
         beta1, beta2 = both_betas("Adamax", beta1, beta2, betas)
-        super().__init__(params, lr=lr, beta1=beta1, beta2=beta2, eps=eps, weight_decay=weight_decay)
+        numbers = {"lr": lr, "beta1": beta1, "beta2": beta2, "eps": eps, "weight_decay": weight_decay}
+        super().__init__(params, numbers, maximize=maximize)
 
     def fills(self, group: dict[str, Any]) -> tuple[str, ...]:
         return self.states
@@ -165,6 +171,7 @@ class RAdam(_Moments):
     ----------
     params, lr, beta1, beta2, eps, weight_decay, betas : as for Adam
     foreach : PyTorch's; of no effect
+    maximize : go up, along -g
 
     >>> import needle as ndl
     >>> w = ndl.Tensor([1.0])
@@ -186,8 +193,10 @@ class RAdam(_Moments):
         *,
         betas: Any = None,
         foreach: Any = None,
+        maximize: bool = False,
     ) -> None:
-        super().__init__(params, beta1, beta2, betas, lr=lr, eps=eps, weight_decay=weight_decay)
+        options = {"lr": lr, "eps": eps, "weight_decay": weight_decay, "maximize": maximize}
+        super().__init__(params, beta1, beta2, betas, **options)
 
     def update(self, group: dict[str, Any], params: list[Tensor], arrays: list[NDArray], grads: list[NDArray]) -> None:
         # One expression in all steps, so that a captured one holds for all: 0 roots and 1 below, or the other way round.
@@ -217,6 +226,7 @@ class Lion(Optimizer):
     beta1, beta2 : in [0, 1), weights of the past in the step and in the mean
     weight_decay : share of p, times lr, that a step takes away
     betas : both of them
+    maximize : go up, along -g
 
     >>> import needle as ndl
     >>> w = ndl.Tensor([1.0, -100.0])
@@ -229,7 +239,7 @@ class Lion(Optimizer):
 
     states = ("m",)
     lr, weight_decay = Option(), Option()
-    beta1, beta2 = Option(below=1), Option(below=1)
+    beta1, beta2, maximize = Option(below=1), Option(below=1), Flag()
 
     def __init__(
         self,
@@ -240,9 +250,11 @@ class Lion(Optimizer):
         weight_decay: float = 0.0,
         *,
         betas: Any = None,
+        maximize: bool = False,
     ) -> None:
         beta1, beta2 = both_betas("Lion", beta1, beta2, betas)
-        super().__init__(params, lr=lr, beta1=beta1, beta2=beta2, weight_decay=weight_decay)
+        numbers = {"lr": lr, "beta1": beta1, "beta2": beta2, "weight_decay": weight_decay}
+        super().__init__(params, numbers, maximize=maximize)
 
     def fills(self, group: dict[str, Any]) -> tuple[str, ...]:
         return self.states

@@ -9,11 +9,13 @@ import needle_ndarray as nd
 from needle.autograd import Tensor, with_gradients
 from needle.init import zeros_like
 from needle_ndarray import NDArray
-from needle_ndarray.extension import RULES, bounded, depends, repeat
+from needle_ndarray.extension import RULES, active_recorder, bounded, depends, repeat
 from needle_nn.moving import move_tensors
 from needle_nn.optim.clipping import clip_grad_norm
-from needle_nn.optim.options import Option, both_betas, tensors
+from needle_nn.optim.options import Option, both_betas, number, tensors
 from needle_nn.optim.state import check_complete, keyed, numbered, of_parameters, parts, restored
+
+_PAIRS = RULES["sgd_step"]  # of a parameter and its gradient
 
 
 class Optimizer:
@@ -66,7 +68,7 @@ class Optimizer:
     @property
     def defaults(self) -> dict[str, Any]:
         """The numbers of the first group, which a new group has where it gives none."""
-        return {name: value for name, value in self.param_groups[0].items() if name != "params"}
+        return {name: value for name, value in self.param_groups[0].items() if name not in ("params", "initial_lr")}
 
     # ---- Groups ----------------------------------------------------------------------------------------------------
 
@@ -107,7 +109,7 @@ class Optimizer:
         if not isinstance(entry, dict) or "params" not in entry:
             got = f"one with {', '.join(map(str, entry))}" if isinstance(entry, dict) else type(entry).__name__
             raise TypeError(f"{what}: expected a dict with params, got {got}")
-        unknown = [name for name in entry if name != "params" and name not in options]
+        unknown = [name for name in entry if name not in ("params", "initial_lr") and name not in options]
         if unknown:
             raise ValueError(f"{what}: unknown option {unknown[0]!r}; known: {', '.join(options) or 'none'}")
         given = entry["params"]
@@ -121,9 +123,11 @@ class Optimizer:
                 raise TypeError(f"{what}: parameter {i}: expected a Tensor, got {type(p).__name__}")
             if not p.dtype.is_float or p.dtype.is_half:
                 raise TypeError(f"{what}: parameter {i} is {p.dtype}, expected float32 or float64")
+        start = {"initial_lr": number(what, "initial_lr", entry["initial_lr"])} if "initial_lr" in entry else {}
         return {
             "params": params,
             **{name: self._option(what, name, entry.get(name, options[name])) for name in options},
+            **start,
         }
 
     def _option(self, what: str, name: str, value: Any) -> Any:
@@ -156,12 +160,18 @@ class Optimizer:
         work = [(group, *with_gradients(group["params"])) for group in self.param_groups]
         if len(work) > 1 or not self.in_one_call:
             work = self._unshared(work)
-        depends(vars(self), "param_groups", *self.states)
+        if active_recorder() is not None:
+            depends(vars(self), "param_groups", *self.states)
+            for group in self.param_groups:
+                if "maximize" in group:
+                    depends(group, "maximize")
         repeat(self._advance)
         for group, params, arrays, grads in work:
-            if not RULES["sgd_step"].fits_lists(arrays, grads):
+            if not _PAIRS.fits_lists(arrays, grads):
                 arrays = [writable(p) for p in params]
                 grads = [g.astype(a.dtype, copy=False) for a, g in zip(arrays, grads, strict=True)]
+            if group.get("maximize"):
+                grads = [-g for g in grads]
             if params:
                 self.update(group, params, arrays, grads)
 
@@ -232,9 +242,13 @@ class Optimizer:
             raise ValueError(f"{what}: groups of {given} parameters, this optimizer has {own}")
         groups = []
         for old, new in zip(self.param_groups, state["groups"], strict=True):
-            if set(old) != set(new):
+            new = {**{name: False for name in ("maximize",) if name in old}, **new}  # states from before there was one
+            if set(old) - {"initial_lr"} != set(new) - {"initial_lr"}:
                 raise ValueError(f"{what}: options {', '.join(sorted(set(old) ^ set(new)))} are in only one of the two")
-            numbers = {name: self._option(what, name, value) for name, value in new.items() if name != "params"}
+            order = [
+                name for name in dict.fromkeys((*old, *new)) if name in new and name != "params"
+            ]  # a file has the same bytes
+            numbers = {name: self._option(what, name, new[name]) for name in order}
             groups.append({"params": old["params"], **numbers})
         states = {name: keyed(f"{what}: {name}", self.params, state[name]) for name in self.states}
         others = [name for name in state.get("kept", {}) if name not in self.states and isinstance(state[name], dict)]
@@ -270,7 +284,8 @@ class Optimizer:
                 check_complete(f"{what}: {name}", self.params, seen, states[name])
 
     def __repr__(self) -> str:
-        numbers = ", ".join(f"{name}={value}" for name, value in self.param_groups[0].items() if name != "params")
+        said = {name: value for name, value in self.defaults.items() if name != "maximize" or value}
+        numbers = ", ".join(f"{name}={value}" for name, value in said.items())
         groups = f", {len(self.param_groups)} groups" if len(self.param_groups) > 1 else ""
         return f"{type(self).__name__}({len(self.params)} parameters{groups}, {numbers})"
 

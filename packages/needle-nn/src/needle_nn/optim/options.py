@@ -102,3 +102,13 @@ class Optional(Option):
 
     def checked(self, what: str, value: Any) -> float | None:
         return None if value is None else super().checked(what, value)
+
+
+class Pair(Option):
+    """Two numbers, the first not above the second."""
+
+    def checked(self, what: str, value: Any) -> tuple[float, float]:
+        if not isinstance(value, (tuple, list)) or len(value) != 2:
+            raise ValueError(f"{what}: {self.name} = {shown(value)}: expected two numbers")
+        first = number(what, f"{self.name}[0]", value[0], self.low)
+        return first, number(what, f"{self.name}[1]", value[1], first)

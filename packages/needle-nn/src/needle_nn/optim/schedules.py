@@ -14,21 +14,57 @@ class Schedule:
     """lr = rate(base, t) after t steps, for each group, whose lr was `base` when the schedule was made.
 
     A subclass writes `rate`. `t` counts the steps, `last_lr` lists the rates of the groups.
+
+    Parameters
+    ----------
+    optimizer : whose rates are set
+    last_epoch : t of the last step made, -1 where none was; then `base` is the `initial_lr` of a group, which the first schedule
+        leaves there and the optimizer's state keeps
     """
 
-    def __init__(self, optimizer: Optimizer) -> None:
+    def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
+        what = type(self).__name__
         if not isinstance(optimizer, Optimizer):
-            raise TypeError(f"{type(self).__name__}: expected an Optimizer, got {type(optimizer).__name__}")
-        self.optimizer, self.t = optimizer, 0
-        self.bases = self.last_lr
+            raise TypeError(f"{what}: expected an Optimizer, got {type(optimizer).__name__}")
+        self.optimizer, self.t = optimizer, count(what, "last_epoch", last_epoch, -1) + 1
+        self.bases = self.last_lr if last_epoch == -1 else self._initial(what, last_epoch)
+        if all("lr" in group for group in optimizer.param_groups):
+            for group, base in zip(optimizer.param_groups, self.bases, strict=True):
+                group.setdefault("initial_lr", base)
         self._apply()
+
+    def _initial(self, what: str, last_epoch: int) -> list[float]:
+        for i, group in enumerate(self.optimizer.param_groups):
+            if "initial_lr" not in group:
+                raise KeyError(
+                    f"{what}: last_epoch = {last_epoch}: group {i} has no initial_lr: expected an optimizer with its state loaded,"
+                    " or groups that give it"
+                )
+        return [group["initial_lr"] for group in self.optimizer.param_groups]
+
+    @property
+    def last_epoch(self) -> int:
+        """`t`, under PyTorch's name"""
+        return self.t
+
+    @property
+    def base_lrs(self) -> list[float]:
+        """`bases`, under PyTorch's name"""
+        return self.bases
 
     def rate(self, base: float, t: int) -> float:
         raise NotImplementedError(f"{type(self).__name__}.rate")
 
-    def step(self) -> None:
-        """Go on to the next learning rate."""
-        repeat(self._advance)
+    def step(self, epoch: float | None = None) -> None:
+        """Go on to the next learning rate, or to that of an epoch, which may be a fraction."""
+        if epoch is None:
+            repeat(self._advance)
+        else:
+            repeat(self._go_to, epoch)
+
+    def _go_to(self, epoch: float) -> None:
+        self.t = epoch
+        self._apply()
 
     def get_last_lr(self) -> list[float]:
         """`last_lr`, as a method"""
@@ -86,9 +122,9 @@ class StepLR(Schedule):
     [1.0, 1.0, 0.5, 0.5, 0.25]
     """
 
-    def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1) -> None:
+    def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1) -> None:
         self.step_size, self.gamma = count("StepLR", "step_size", step_size), number("StepLR", "gamma", gamma)
-        super().__init__(optimizer)
+        super().__init__(optimizer, last_epoch)
 
     def rate(self, base: float, t: int) -> float:
         return base * self.gamma ** (t // self.step_size)
@@ -187,6 +223,7 @@ class OneCycleLR(Schedule):
         up: float = 0.3,
         div: float = 25.0,
         final_div: float = 1e4,
+        last_epoch: int = -1,
     ) -> None:
         self.max_lr, self.total_steps = (
             number("OneCycleLR", "max_lr", max_lr),
@@ -194,7 +231,7 @@ class OneCycleLR(Schedule):
         )
         self.up = number("OneCycleLR", "up", up, 0, math.nextafter(1, 2))
         self.div, self.final_div = number("OneCycleLR", "div", div, 1), number("OneCycleLR", "final_div", final_div, 1)
-        super().__init__(optimizer)
+        super().__init__(optimizer, last_epoch)
 
     def rate(self, base: float, t: int) -> float:
         start, t = self.max_lr / self.div, min(t, self.total_steps - 1)

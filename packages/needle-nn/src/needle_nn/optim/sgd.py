@@ -25,6 +25,7 @@ class SGD(Optimizer):
     unbiased : divide u by 1 - momentum^t, which makes it a mean from the first step on
     dampening : momentum, unless given; 0 is PyTorch's momentum, whose u is a sum, larger by 1 / (1 - momentum), and the default
         within `needle.compat("torch")`
+    maximize : go up, along -g
     fused, foreach : PyTorch's; of no effect, a step is one call anyway
 
     `u` is {parameter: NDArray}.
@@ -43,7 +44,7 @@ class SGD(Optimizer):
     in_one_call = elementwise = True
     lr, weight_decay, l1 = Option(), Option(), Option()
     momentum, dampening = Option(below=1), Optional(low=-float("inf"))
-    nesterov, unbiased = Flag(), Flag()
+    nesterov, unbiased, maximize = Flag(), Flag(), Flag()
     u: dict[Tensor, NDArray]
 
     def __init__(
@@ -57,6 +58,7 @@ class SGD(Optimizer):
         unbiased: bool = False,
         l1: float = 0.0,
         dampening: float | None = None,
+        maximize: bool = False,
         fused: Any = None,
         foreach: Any = None,
     ) -> None:
@@ -69,7 +71,7 @@ class SGD(Optimizer):
             "l1": l1,
             "dampening": dampening,
         }
-        super().__init__(params, **numbers, nesterov=nesterov, unbiased=unbiased)
+        super().__init__(params, numbers, nesterov=nesterov, unbiased=unbiased, maximize=maximize)
         for group in self.param_groups:
             if group["nesterov"] and group["momentum"] == 0:
                 raise ValueError("SGD: nesterov needs a momentum")

@@ -18,7 +18,7 @@ OPS = [  # name, constants, NumPy's function, inputs, hint
     ("log", (), np.log, (A,), "g / a"),
     ("relu", (), lambda a: np.maximum(a, 0), (SIGNED,), "g where a > 0, else 0"),
     ("matmul", (), np.matmul, (A, C), "g b^T and a^T g, in this order"),
-    ("transpose", (), np.transpose, (A,), "the transposed of g"),
+    ("transpose", (), lambda a: np.swapaxes(a, -1, -2), (np.stack([A, B, A + B, A * B]),), "the transposed of g"),
     ("reshape", ((3, 2),), np.reshape, (A,), "g in the shape of node.inputs[0]"),
     ("summation", (), lambda a, axes=None: np.sum(a, axes), (A,), "g repeated: reshape, then broadcast_to the input's shape"),
     ("summation", ((0,),), np.sum, (A,), "reshape g so that the axes summed over have size 1, then broadcast_to"),
@@ -26,6 +26,9 @@ OPS = [  # name, constants, NumPy's function, inputs, hint
     ("broadcast_to", ((4, 2, 3),), np.broadcast_to, (A,), "sum g over the axes that were added, and those that had size 1"),
     ("broadcast_to", ((2, 3),), np.broadcast_to, (A[:, :1],), "sum g over axis 1, then reshape to (2, 1)"),
 ]  # fmt: skip
+#: For each input, which inputs its gradient is computed from, besides out_grad.
+NEEDED = {"multiply": [(1,), (0,)], "divide": [(1,), (0, 1)], "matmul": [(1,), (0,)]}
+NEEDED |= {name: [(0,)] for name in ("power_scalar", "exp", "log")}
 
 
 def tensor(student, array):
@@ -34,6 +37,17 @@ def tensor(student, array):
 
 def weights(shape):
     return np.cos(np.arange(np.prod(shape, dtype=int))).reshape(shape)
+
+
+def made_of(tensor):
+    """The ids of all that a Tensor was computed from, and its own."""
+    found, stack = set(), [tensor]
+    while stack:
+        x = stack.pop()
+        if id(x) not in found:
+            found.add(id(x))
+            stack += x.inputs or ()
+    return found
 
 
 def label(name, constants):
@@ -48,9 +62,11 @@ def add_op(name, constants, reference, inputs, hint):
 
     @checks(f"{label(name, constants)}: gradient", hint)
     def gradient(student):
-        node = getattr(student, name)(*[tensor(student, x) for x in inputs], *constants)
+        tensors = [tensor(student, x) for x in inputs]
+        node = getattr(student, name)(*tensors, *constants)
         g = weights(np.shape(reference(*inputs, *constants)))
-        parts = node.op.gradient(tensor(student, g), node)
+        out_grad = tensor(student, g)
+        parts = node.op.gradient(out_grad, node)
         parts = parts if isinstance(parts, (tuple, list)) else (parts,)
         same("how many gradients are returned", len(parts), len(inputs))
         for i, part in enumerate(parts):
@@ -58,6 +74,10 @@ def add_op(name, constants, reference, inputs, hint):
                 raise Wrong(f"gradient of input {i}: expected a Tensor, given {type(part).__name__}")
             expected = slope(lambda *x: float((g * reference(*x, *constants)).sum()), inputs, i)
             close(f"gradient of input {i}", part, expected, 1e-3)
+            used = made_of(part)
+            lost = [] if id(out_grad) in used else ["out_grad"]
+            lost += [f"node.inputs[{k}]" for k in NEEDED.get(name, [()] * 2)[i] if id(tensors[k]) not in used]
+            true(f"gradient of input {i}: not made of ops, it does not lead back to {' and '.join(lost)}", not lost)
 
 
 for row in OPS:

@@ -65,6 +65,24 @@ def launch(student, name, grid, block, arguments, out_shape, order="forward"):
             raise Wrong(f"{error} (threads in {order} order, grid {grid}, block {block})") from None
 
 
+def one_row(student, name, arguments, out_shape):
+    """What the first row of threads of one block stores, while all others are missing."""
+    return launch(student, name, (1, 1), (TILE, 1), arguments, out_shape)
+
+
+def through_shared(student, name, arguments, expected):
+    """Whether one row of threads does the work of a block; else it has to miss what the others put into shared memory."""
+    try:
+        given = one_row(student, name, arguments, (TILE, TILE))
+    except Wrong as error:
+        if "shared memory that was not written" not in str(error):
+            raise
+        return False
+    if np.allclose(given, expected, atol=1e-4):
+        return True
+    raise Wrong(f"{name}: no thread reads what another one put into shared memory: expected TILE x TILE floats there")
+
+
 def floats(*shape):
     return RNG.normal(size=shape).astype(np.float32)
 
@@ -122,11 +140,20 @@ def transpose_odd(student):
 
 @checks(
     "transpose: goes through shared memory, along rows",
-    "neighbours in x store neighbouring addresses",
+    "neighbours in threadIdx.x load neighbouring addresses, and store to neighbouring addresses",
 )
 def transpose_shared(student):
-    if not re.search(r"__shared__", body_of(student, "transpose")):
-        raise Wrong("transpose: no __shared__ array: expected a tile in shared memory")
+    whole = floats(TILE, TILE)
+    if through_shared(student, "transpose", (whole, ..., np.int64(TILE), np.int64(TILE)), whole.T):
+        return
+    try:  # one row of threads may load one row of a, which is all there is
+        one_row(student, "transpose", (whole[0], ..., np.int64(TILE), np.int64(TILE)), (TILE, TILE))
+    except Wrong as error:
+        if "out of bounds" in str(error):
+            raise Wrong("transpose: the threads of a row of the block load a column of a: expected a row") from None
+    out = one_row(student, "transpose", (whole[0], ..., np.int64(1), np.int64(TILE)), (TILE, 1))
+    if np.isfinite(out[1:]).any():
+        raise Wrong("transpose: the threads of a row of the block store a column of out: expected a row")
 
 
 @checks("row_sums: a row as long as the block", "sums[threadIdx.x] = ...; then halve with a barrier in each step")
@@ -176,8 +203,8 @@ def matmul_odd(student):
 
 @checks("matmul: goes through shared memory", "two tiles of TILE x TILE floats")
 def matmul_shared(student):
-    if not re.search(r"__shared__", body_of(student, "matmul")):
-        raise Wrong("matmul: no __shared__ array: expected tiles in shared memory")
+    a, b = floats(TILE, TILE), floats(TILE, TILE)
+    through_shared(student, "matmul", (a, b, ..., *[np.int64(TILE)] * 3), a @ b)
 
 
 def product(student, m, k, n, order="forward"):

@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from needle import Tensor, ops
+from needle import Tensor, no_grad, ops
 from needle.typing import Pair
 
 __all__ = [
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_max_pool1d", "adaptive_max_pool2d", "avg_pool1d",
     "avg_pool2d", "conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d", "max_pool1d", "max_pool2d",
+    "max_unpool1d", "max_unpool2d",
 ]  # fmt: skip
 
 
@@ -188,10 +189,17 @@ def max_pool2d(
     padding: Any = 0,
     dilation: Pair = 1,
     ceil_mode: bool = False,
-) -> Tensor:
-    """y = the largest of every window; stride is the window's size by default"""
-    if pair(dilation) != (1, 1):
-        raise ValueError(f"max_pool2d: dilation {dilation}: expected 1")
+    return_indices: bool = False,
+) -> Any:
+    """y = the largest of every window; stride is the window's size by default
+
+    Parameters
+    ----------
+    return_indices : (y, where): the place of each in its image, row by row; `max_unpool2d` takes them
+    """
+    if pair(dilation, "max_pool2d: dilation") != (1, 1) or return_indices:
+        found = _largest(input, kernel_size, stride, padding, pair(dilation), ceil_mode)
+        return found if return_indices else found[0]
     return _second(
         ops.max_pool2d(_last(input), *_windows("max_pool2d", input, kernel_size, stride, padding, ceil_mode))
     )
@@ -204,10 +212,85 @@ def max_pool1d(
     padding: Any = 0,
     dilation: Pair = 1,
     ceil_mode: bool = False,
-) -> Tensor:
-    """y = the largest of every window; stride is the window's size by default"""
+    return_indices: bool = False,
+) -> Any:
+    """y = the largest of every window; stride is the window's size by default. With return_indices (y, where)"""
     k, s, p = _along_columns("max_pool1d", kernel_size, stride, padding)
-    y = max_pool2d(_as_image("max_pool1d", input), k, s, p, single(dilation, "max_pool1d: dilation"), ceil_mode)
+    spread = (1, single(dilation, "max_pool1d: dilation"))
+    y = max_pool2d(_as_image("max_pool1d", input), k, s, p, spread, ceil_mode, return_indices)
+    return tuple(map(_as_sequence, y)) if return_indices else _as_sequence(y)
+
+
+def _largest(x, kernel_size, stride, padding, dilation, ceil_mode):
+    """(the largest of every window, its place), the first of several."""
+    window = pair(kernel_size, "max_pool2d: kernel_size")
+    wide = tuple([d * (k - 1) + 1 for k, d in zip(window, dilation, strict=True)])
+    _, step, around = _windows("max_pool2d", x, wide, window if stride is None else stride, padding, ceil_mode)
+    height, width = x.shape[2:]
+    firsts = [
+        np.arange((sum(sides) + n - k) // s + 1) * s - sides[0]
+        for n, k, s, sides in zip((height, width), wide, step, around, strict=True)
+    ]
+    with no_grad():
+        padded = ops.pad(x.detach(), ((0, 0), (0, 0), *around), -math.inf)
+        rows, columns = (
+            (f[:, None] + np.arange(k) * d) for f, k, d in zip(firsts, window, dilation, strict=True)
+        )  # (OH, KH), (OW, KW)
+        seen = ops.take(padded, (rows + around[0][0]).reshape(-1), 2)
+        seen = ops.take(seen, (columns + around[1][0]).reshape(-1), 3)
+        n, c, (oh, kh), (ow, kw) = *x.shape[:2], rows.shape, columns.shape
+        seen = seen.reshape((n, c, oh, kh, ow, kw)).permute((0, 1, 2, 4, 3, 5)).reshape((n, c, oh * ow, kh * kw))
+        place = rows[:, None, :, None] * width + columns[None, :, None, :]  # (OH, OW, KH, KW)
+        places = Tensor(place.reshape(1, 1, oh * ow, kh * kw), device=x.device, dtype="int64", requires_grad=False)
+        chosen = ops.expand_dims(ops.argmax(seen, -1), -1)
+        where = ops.gather(ops.broadcast_to(places, seen.shape), chosen, -1).reshape((n, c, oh * ow))
+    y = ops.gather(x.reshape((n, c, height * width)), where, -1)
+    return y.reshape((n, c, oh, ow)), where.reshape((n, c, oh, ow))
+
+
+def max_unpool2d(
+    input: Tensor,
+    indices: Tensor,
+    kernel_size: Pair,
+    stride: Pair | None = None,
+    padding: Any = 0,
+    output_size: Any = None,
+) -> Tensor:
+    """Every element at its place in a larger image, zeros elsewhere: what `max_pool2d` with return_indices took away
+
+    Parameters
+    ----------
+    indices : places in the larger image, row by row
+    kernel_size, stride, padding : those of the pooling, which give the size (H - 1) s - 2 p + k
+    output_size : another size
+    """
+    check_axes("max_unpool2d", input, "NCHW")
+    if indices.shape != input.shape:
+        raise ValueError(
+            f"max_unpool2d: indices have shape {indices.shape}, the input {input.shape}: expected the same"
+        )
+    window, around = pair(kernel_size, "max_unpool2d: kernel_size"), pair(padding, "max_unpool2d: padding")
+    step = window if stride is None else pair(stride, "max_unpool2d: stride")
+    sizes = [(n - 1) * s - 2 * p + k for n, s, p, k in zip(input.shape[2:], step, around, window, strict=True)]
+    rows, columns = sizes if output_size is None else tuple(output_size)[-2:]
+    n, c, h, w = input.shape
+    zeros = Tensor(np.zeros((n, c, rows * columns)), device=input.device, dtype=input.dtype, requires_grad=False)
+    key = np.arange(n)[:, None, None], np.arange(c)[None, :, None], indices.reshape((n, c, h * w))
+    return ops.setitem(zeros, key, input.reshape((n, c, h * w))).reshape((n, c, rows, columns))
+
+
+def max_unpool1d(
+    input: Tensor,
+    indices: Tensor,
+    kernel_size: Pair,
+    stride: Pair | None = None,
+    padding: Any = 0,
+    output_size: Any = None,
+) -> Tensor:
+    """`max_unpool2d` of sequences"""
+    k, s, p = _along_columns("max_unpool1d", kernel_size, stride, padding)
+    size = None if output_size is None else (1, tuple(output_size)[-1])
+    y = max_unpool2d(_as_image("max_unpool1d", input), _as_image("max_unpool1d", indices), k, s, p, size)
     return _as_sequence(y)
 
 

@@ -14,7 +14,7 @@ from needle import Tensor, init, ops
 from needle.typing import Shape
 
 __all__ = [
-    "alpha_dropout", "batch_norm", "bilinear", "cosine_similarity", "dropout", "dropout1d", "dropout2d", "embedding",
+    "alpha_dropout", "batch_norm", "bilinear", "cosine_similarity", "dropout", "dropout1d", "dropout2d", "dropout3d", "embedding",
     "embedding_bag", "group_norm", "instance_norm", "layer_norm", "linear", "normalize", "one_hot",
     "pairwise_distance", "rms_norm", "scaled_dot_product_attention",
 ]  # fmt: skip
@@ -76,9 +76,16 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     return _dropout_of_channels("dropout2d", input, p, training, 4)
 
 
+def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """`dropout` of whole channels: (N, C, D, H, W)"""
+    return _dropout_of_channels("dropout3d", input, p, training, 5)
+
+
 def _dropout_of_channels(what, x, p, training, ndim):
     if x.ndim != ndim:
-        raise ValueError(f"{what}: input has shape {x.shape}, expected (N, C, {'L' if ndim == 3 else 'H, W'})")
+        raise ValueError(
+            f"{what}: input has shape {x.shape}, expected (N, C, {', '.join(['L', 'HW', 'DHW'][ndim - 3])})"
+        )
     if not training or p == 0:
         return ops.dropout(x, p, False)
     ones = init.ones(*x.shape[:2], *(1,) * (ndim - 2), device=x.device, dtype=x.dtype)

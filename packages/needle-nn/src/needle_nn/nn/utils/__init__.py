@@ -8,15 +8,27 @@
 
 import math
 from collections.abc import Iterable
+from typing import Any
 
 from needle import Tensor, ops
-from needle_nn.nn.utils import parametrizations, rnn
-from needle_nn.nn.utils.parametrizations import weight_norm
+from needle_nn.nn.utils import parametrizations, parametrize, rnn
+from needle_nn.nn.utils.parametrizations import spectral_norm, weight_norm
 from needle_nn.optim.clipping import clip_grad_norm_, clip_grad_value_
 
 __all__ = [
-    "clip_grad_norm_", "clip_grad_value_", "parameters_to_vector", "parametrizations", "rnn", "vector_to_parameters", "weight_norm",
+    "clip_grad_norm_", "clip_grad_value_", "parameters_to_vector", "parametrizations", "parametrize", "remove_spectral_norm",
+    "remove_weight_norm", "rnn", "spectral_norm", "vector_to_parameters", "weight_norm",
 ]  # fmt: skip
+
+
+def remove_weight_norm(module: Any, name: str = "weight") -> Any:
+    """The layer with its weight as a Parameter again, after `weight_norm`."""
+    return parametrize.remove_parametrizations(module, name)
+
+
+def remove_spectral_norm(module: Any, name: str = "weight") -> Any:
+    """The layer with its weight as a Parameter again, after `spectral_norm`."""
+    return parametrize.remove_parametrizations(module, name)
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
