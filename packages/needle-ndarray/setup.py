@@ -55,7 +55,7 @@ UNOPTIMIZED = {"selftest": ["-O0"]}  # Python that calls kernels
 X86_LEVELS = {"v2": "-march=x86-64-v2", "v3": "-march=x86-64-v3", "v4": "-march=x86-64-v4"}
 
 # Wrapping integers and no errno: what NumPy does. No contraction: multiplications and additions are fused only where a kernel asks
-# for it (products), so levels differ in the last bits of those and in nothing else.
+# for it (products, vector mathematics), so v2, which cannot, differs in the last bits of those and in nothing else.
 COMPILE = [
     "-fwrapv",
     "-fno-math-errno",

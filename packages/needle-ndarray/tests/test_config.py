@@ -18,7 +18,7 @@ RESULTS = """
     import needle_ndarray as nd
     from needle_ndarray.backend import UNARY
     rng = np.random.default_rng(0)
-    exact = hashlib.sha256()
+    exact, fused = hashlib.sha256(), hashlib.sha256()
     near = []
     for dtype in ("float32", "float64"):
         x, y = (rng.normal(size=(37, 301)).astype(dtype) for _ in range(2))
@@ -32,18 +32,17 @@ RESULTS = """
         nd.random.seed(1)
         exact.update(nd.random.normal(1001, dtype=dtype).numpy().tobytes())
         exact.update(nd.random.uniform(1001, dtype=dtype).numpy().tobytes())
-        for name, op in UNARY.items():
-            if op.compute_dtype[4] >= 0:                # takes floats
-                exact.update(getattr(nd, name)(a).numpy().tobytes())
-        for name in ("power", "atan2", "hypot", "logaddexp"):
-            exact.update(getattr(nd, name)(a, b).numpy().tobytes())
-        for name in ("softmax", "log_softmax", "logsumexp"):
-            exact.update(getattr(nd, name)(a).numpy().tobytes())
+        results = [getattr(nd, name)(a) for name, op in UNARY.items() if op.compute_dtype[4] >= 0]      # takes floats
+        results += [getattr(nd, name)(a, b) for name in ("power", "atan2", "hypot", "logaddexp")]
+        results += [getattr(nd, name)(a) for name in ("softmax", "log_softmax", "logsumexp")]
+        for result in results:
+            fused.update(result.numpy().tobytes())
+            near.append(float(np.sum(result.numpy(), where=np.isfinite(result.numpy()), dtype="float64")))
         near.append(float((a @ b.T).sum().item()))
     i = nd.array(rng.integers(-50, 50, (37, 301)), "int32")
     exact.update((i @ i.T).numpy().tobytes() + (i // 7).numpy().tobytes() + (i.T * i.T).numpy().tobytes())
     from needle_ndarray import kernels
-    print(kernels.LEVEL, exact.hexdigest(), *near)
+    print(kernels.LEVEL, exact.hexdigest(), fused.hexdigest(), *near)
 """
 
 
@@ -72,12 +71,13 @@ def test_show_config(capsys):
 
 @pytest.mark.parametrize("level", kernels.USABLE)
 def test_levels_agree(level):
-    """Every level that was built and runs here: the same bits, but for products."""
+    """Every level that was built and runs here: the same bits, but for products, and vector mathematics where one level fuses."""
     chosen, here = run(RESULTS, NEEDLE_ISA=level), run(RESULTS)
     assert chosen.returncode == here.returncode == 0, chosen.stderr + here.stderr
-    name, digest, *near = chosen.stdout.split()
-    _, expected, *others = here.stdout.split()
-    assert name == level and digest == expected
+    name, exact, fused, *near = chosen.stdout.split()
+    other, expected, expected_fused, *others = here.stdout.split()
+    assert name == level and exact == expected
+    assert fused == expected_fused or kernels.fuses(name) != kernels.fuses(other)
     np.testing.assert_allclose(np.array(near, float), np.array(others, float), rtol=1e-6)
 
 

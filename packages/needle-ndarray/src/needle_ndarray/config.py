@@ -13,7 +13,7 @@ def config() -> dict[str, object]:
     """What the CPU backend chose: instruction set, vector mathematics, threads, BLAS."""
     return {
         "instruction set": f"{kernels.settle()} (built: {', '.join(kernels.BUILT)})",
-        "vector math": "Needle's own, the same bits at every level",
+        "vector math": "Needle's own",
         "threads": get_num_threads(),
         "BLAS": blas_in_use(),
     }

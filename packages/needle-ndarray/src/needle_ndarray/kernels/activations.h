@@ -5,11 +5,6 @@
 #define NEEDLE_ACTIVATIONS_H
 #include "error_function.h"
 
-/* Elements of the loops below that go through scratch memory: loops of half as many instructions, of which the processor overlaps
- * more turns */
-enum { NEEDLE_SPAN = 256 };
-#define NEEDLE_SCRATCH(T, name) T name[NEEDLE_SPAN] __attribute__((aligned(64)))
-
 #include "as_float.h"
 #include "activations.h"
 #include "as_double.h"
@@ -23,7 +18,7 @@ NEEDLE_INLINE vec FN(sigmoid_of)(vec x)
 {
     vec zero = {0}, one = zero + 1;
     mask minus = (mask) (-zero);
-    vec e = FN(exp_straight)((vec) ((mask) x | minus));
+    vec e = FN(exp_below)((vec) ((mask) x | minus));
     return FN(where)(x < zero, e, one) / (one + e);
 }
 
@@ -51,37 +46,22 @@ static void FN(tanh)(const T *x, T *out, ptrdiff_t n)
         FN(store)(FN(tanh_of)(FN(load)(x + i)), out + i);
 }
 
-/* out = e^(-x^2 / 2) of n <= NEEDLE_SPAN elements */
-static void FN(bell)(const T *x, T *out, ptrdiff_t n)
-{
-    vec zero = {0};
-    for (ptrdiff_t i = 0; i < n; i += LANES) /* it is 0 long before 64 */
-        FN(store)(FN(exp_square)(FN(smaller)(zero + 64, FN(abs)(FN(load)(x + i))), (T) 0.5), out + i);
-}
-
-/* x cdf(x) */
+/* x cdf(x), as max(x, 0) - |x| cdf(-|x|) */
 static void FN(gelu)(const T *x, T *out, ptrdiff_t n)
 {
-    NEEDLE_SCRATCH(T, bell);
-    for (ptrdiff_t i, left = n; left > 0; left -= i, x += i, out += i) {
-        FN(bell)(x, bell, left < NEEDLE_SPAN ? left : NEEDLE_SPAN);
-        for (i = 0; i < NEEDLE_SPAN && i < left; i += LANES) {
-            vec v = FN(load)(x + i);
-            FN(store)(v * FN(normal_cdf)(v, FN(load)(bell + i)), out + i);
-        }
+    for (ptrdiff_t i = 0; i < n; i += LANES) {
+        vec zero = {0}, v = FN(load)(x + i), w = FN(smaller)(zero + FN(last), v), bell; /* as infinity times 0 is NaN */
+        FN(store)(FN(fma)(-FN(abs)(w), FN(normal)(w, &bell), FN(larger)(-zero, v)), out + i);
     }
 }
 
 /* grad (cdf(x) + x e^(-x^2 / 2) / sqrt(2 pi)) */
 static void FN(gelu_grad)(const T *grad, const T *x, T *out, ptrdiff_t n)
 {
-    NEEDLE_SCRATCH(T, bell);
-    for (ptrdiff_t i, left = n; left > 0; left -= i, grad += i, x += i, out += i) {
-        FN(bell)(x, bell, left < NEEDLE_SPAN ? left : NEEDLE_SPAN);
-        for (i = 0; i < NEEDLE_SPAN && i < left; i += LANES) {
-            vec v = FN(load)(x + i), e = FN(load)(bell + i);
-            FN(store)(FN(load)(grad + i) * (FN(normal_cdf)(v, e) + v * (e * (T) 0.39894228040143267794)), out + i);
-        }
+    for (ptrdiff_t i = 0; i < n; i += LANES) {
+        vec v = FN(load)(x + i), bell, tail = FN(normal)(v, &bell);
+        tail = FN(where)(v < (vec) {0}, tail, 1 - tail);
+        FN(store)(FN(load)(grad + i) * FN(fma)(v, bell * (T) 0.39894228040143267794, tail), out + i);
     }
 }
 

@@ -1,37 +1,39 @@
-/* erf, and the normal distribution's cdf, of vectors: by a polynomial near 0, and by erfc(z) = e^(-z^2) times a slow function. */
+/* erf, and the normal distribution's cdf, of vectors. */
 #ifndef NEEDLE_ERROR_FUNCTION_H
 #define NEEDLE_ERROR_FUNCTION_H
 #include "exponential.h"
 
-/* erf(x) = x + x (c0 + c1 x^2 + ...) for |x| <= 1, to 2^-29 and 2^-56 */
-static const float needle_erf_terms_float[] = {0.12837916612625122f,   -0.3761262595653534f,  0.11283578723669052f,
-                                               -0.026853347197175026f, 0.005187162198126316f, -0.0007997853099368513f,
-                                               7.806903158780187e-05f};
-static const double needle_erf_terms_double[] = {0.12837916709551256,     -0.37612638903183343,   0.1128379167093695,
-                                                 -0.026866170641959154,   0.005223977596736226,   -0.0008548325485028146,
-                                                 0.00012055280497867121,  -1.492446567249939e-05, 1.6444151064668888e-06,
-                                                 -1.6183995555471515e-07, 1.361672037881834e-08,  -7.607854931022728e-10};
-/* erfc(z) = e^(-z^2) t (c0 + c1 (t - 1/2) + ...) with t = s / (s + z), s = 3 and 4, to 2^-27 and 2^-53 */
-static const float needle_erfc_terms_float[] = {0.35800230503082275f,  0.5889296531677246f,  0.7869710326194763f,
-                                                0.8279101252555847f,   0.637490451335907f,   0.2862633466720581f,
-                                                -0.02619486302137375f, -0.1310063898563385f, -0.041319750249385834f,
-                                                0.05328122898936272f,  0.002653998089954257f};
-static const double needle_erfc_terms_double[] = {
-    0.27399891525012277,    0.4882743645404412,    0.7732087022652407,    1.0817076626263742,  1.3234063515111674,
-    1.3920874979320415,     1.2221042386272523,    0.8438417061190859,    0.39117155854422914, 0.03596276147879753,
-    -0.11649340417286559,   -0.0905287325081775,   -0.003723585291690196, 0.03863487893713243, 0.019237745824720837,
-    -0.011735348335038923,  -0.013901243456574055, 0.0028476046744198734, 0.00814495649618063, -0.0012595889259862498,
-    -0.0036205525422621015, 0.0014447479966320962};
-/* the same for 1 <= z <= 4 and 6, to an error of erf of 2^-27 and 2^-55 */
-static const float needle_far_terms_float[] = {0.35802456736564636f, 0.5881572365760803f, 0.7971867322921753f, 0.7621936202049255f,
-                                               0.8484072685241699f};
-static const double needle_far_terms_double[] = {0.2739989154162374,  0.48827435350813475, 0.773209013687237,   1.081702748670527,
-                                                 1.3234537538341988,  1.3918068145437326,  1.2229965964947835,  0.8436976060082764,
-                                                 0.37961798807584024, 0.08631066919587642, -0.21837112417440135};
-static const float needle_erfc_scale_float = 3;
-static const double needle_erfc_scale_double = 4;
-static const float needle_far_float = 4;
-static const double needle_far_double = 6;
+/* erf(x) = x + x (c0 + c1 x^2 + ...) up to 1.25 and 1.5, to 2^-27 and 2^-53; from there on 1 - (c0 + c1 (x - from) + ...)^-16, to 2^-27
+ * and 2^-55, and 1 beyond `end` */
+static const float needle_erf_terms_float[] = {0.12837916612625122f,    -0.3761262893676758f,   0.11283674091100693f,
+                                               -0.026860248297452927f,  0.0052090175449848175f, -0.0008339573978446424f,
+                                               0.00010393896081950516f, -7.572994491056306e-06f};
+static const float needle_far_terms_float[] = {1.0011543035507202f,    0.06597494333982468f,   0.04977183789014816f,
+                                               0.00266452063806355f,   0.0034428194630891085f, -0.0005996333784423769f,
+                                               0.00014011950406711549f};
+static const double needle_erf_terms_double[] = {
+    0.12837916709551256,    -0.3761263890318366,     0.11283791670952172,    -0.026866170644752472,  0.005223977622888114,
+    -0.0008548326919323294, 0.00012055330200361515,  -1.492559921119387e-05, 1.6461446830347055e-06, -1.6359554760298015e-07,
+    1.4764141760254426e-08, -1.2077474976220503e-09, 8.672539413354583e-11,  -4.891329596563436e-12, 1.5771246122018685e-13};
+static const double needle_far_terms_double[] = {
+    1.3983721764789787,    0.38613957139453325,    0.13404755219967476,    0.028639796641603512,   0.005832637829409976,
+    0.0010613565506952488, 0.0001587904737487911,  2.608518730908706e-05,  3.186828920914308e-06,  4.4375860684487817e-07,
+    6.11983784086911e-08,  2.9851805804544538e-09, 1.5698948836074755e-09, -9.990049815122941e-11, 2.87504992946833e-11};
+static const float needle_near_float = 1.25f, needle_from_float = 0, needle_end_float = 3.92f;
+static const double needle_near_double = 1.5, needle_from_double = 2, needle_end_double = 6;
+/* the cdf of -x is e^(-x^2 / 2) t (c0 + c1 (t - 5/16) + ...) with t = s / (s + x), s = 3.4 and 6: to 2^-28 and 2^-54 up to `last`,
+ * which is beyond what does not round to 0 */
+static const float needle_cdf_terms_float[] = {
+    0.1677706241607666f,    0.2183275669813156f,    0.23149259388446808f,  0.1848907768726349f, 0.08771585673093796f,
+    -0.010479090735316277f, -0.048814281821250916f, -0.03421919047832489f, 0.0596415214240551f, -0.020177846774458885f};
+static const double needle_cdf_terms_double[] = {
+    0.0961675152667222,    0.13488359487753163,   0.17806090391315804,   0.22017464121419433,   0.25343117903703616,
+    0.26931075569440477,   0.26117850850828833,   0.2272286248124342,    0.17244617168785234,   0.10821274646786608,
+    0.04898275686622945,   0.006985356345213569,  -0.012630760880225874, -0.013518576972416164, -0.005142285919817306,
+    0.0027479185587363317, 0.0031707001123340464, 0.00363694545620841,   -0.002071000606209381, -0.004329164592007558,
+    0.004005979220876444,  -0.0009981196447027597};
+static const float needle_scale_float = 3.4f, needle_last_float = 14.5f;
+static const double needle_scale_double = 6, needle_last_double = 39;
 
 #include "as_float.h"
 #include "error_function.h"
@@ -41,38 +43,37 @@ static const double needle_far_double = 6;
 
 #elif defined(T)
 
-/* e^(-c x^2): the square of the first half of the digits is exact, the rest is added to the remainder of the exponential */
-NEEDLE_INLINE vec FN(exp_square)(vec x, T c)
-{
-    vec head = (vec) ((mask) x & (INTEGER) FN(format).head);
-    return FN(exp_sum)(head * head * -c, (x - head) * (x + head) * -c);
-}
-
-/* erfc(z), given e^(-z^2), for z >= 0 */
-NEEDLE_INLINE vec FN(erfc_with)(vec z, vec e)
-{
-    vec t = FN(erfc_scale) / (FN(erfc_scale) + z);
-    return e * t * FN(polynomial)(t - (T) 0.5, FN(erfc_terms), NEEDLE_COUNT(FN(erfc_terms)));
-}
-
-/* where |x| > 1, 1 - erfc(|x|), which needs no digits where erfc is small; NaN is no larger than 1 */
 NEEDLE_INLINE vec FN(erf_of)(vec x)
 {
-    vec zero = {0}, z = FN(abs)(x), far = FN(smaller)(zero + FN(far), z), near = FN(smaller)(zero + 1, z), t, r, e;
-    mask k;
-    near = near + near * FN(polynomial)(near * near, FN(erf_terms), NEEDLE_COUNT(FN(erf_terms)));
-    r = FN(reduce)(far * -far, &k);
-    e = (FN(series)(r) + 1) * FN(power_of_2)(k);
-    t = FN(erfc_scale) / (FN(erfc_scale) + far);
-    far = 1 - e * t * FN(polynomial)(t - (T) 0.5, FN(far_terms), NEEDLE_COUNT(FN(far_terms)));
-    return FN(with_sign)(FN(where)(z > (T) 1, far, near), x);
+    vec zero = {0}, z = FN(abs)(x), p = FN(smaller)(zero + FN(end), z) - FN(from);
+    mask far = z > FN(near); /* NaN is not */
+    p = FN(polynomial)(p, FN(far_terms), NEEDLE_COUNT(FN(far_terms)));
+    NEEDLE_UNROLL(4)
+    for (int i = 0; i < 4; i++)
+        p = p * p;
+    z = FN(fma)(z, FN(polynomial)(z * z, FN(erf_terms), NEEDLE_COUNT(FN(erf_terms))), z);
+    return FN(with_sign)(FN(where)(far, 1 - 1 / p, z), x);
 }
 
-/* the normal distribution's cdf, given e^(-x^2 / 2): half of erfc(|x| / sqrt 2), or 1 - that */
-NEEDLE_INLINE vec FN(normal_cdf)(vec x, vec e)
+/* e^(-x^2 / 2) and the normal distribution's cdf of -|x|. What the rounded square, sum and quotient have no bits for is added to the
+ * remainder of the exponential, as log(t P(t)) grows by about (0.2 + 0.6 t) t / s with x. */
+NEEDLE_INLINE vec FN(normal)(vec x, vec *bell)
 {
-    vec half = FN(erfc_with)(FN(abs)(x) * (T) 0.70710678118654752440, e) * (T) 0.5;
-    return FN(where)(x < (vec) {0}, half, 1 - half);
+    const T s = FN(scale);
+    const needle_format f = FN(format);
+    vec zero = {0}, z = FN(smaller)(zero + FN(last), FN(abs)(x)), half = z * (T) -0.5, sum = z + s, t = s / sum, low, square, k, p,
+        r;
+    square = half * z;
+    low = FN(fma)(t, z - (sum - s), FN(product_rest)(t, sum, zero + s));
+    low = FN(fma)(FN(fma)(t, zero - (T) 0.6, zero - (T) 0.2), low, FN(product_rest)(half, z, square));
+    k = FN(fma)(square, zero + (T) 1.4426950408889634, zero + (T) f.round), r = k - (T) f.round;
+    r = FN(series)(FN(fma)(r, zero - (T) f.log2, square) + FN(fma)(r, zero - (T) f.log2_low, low));
+    *bell = FN(scaled_down)(r + 1, (mask) k);
+    low = t - (T) 0.3125; /* the first of the sum's terms on its own: one rounding less */
+    p = FN(polynomial)(low, FN(cdf_terms) + 1, NEEDLE_COUNT(FN(cdf_terms)) - 1);
+    p = FN(fma)(low, p, zero + FN(cdf_terms)[0]);
+    sum = t * p;
+    return FN(scaled_down)(FN(fma)(sum, r, FN(product_rest)(t, p, sum)) + sum, (mask) k);
 }
 
 #endif

@@ -1,7 +1,7 @@
 /* e^x and e^x - 1 of vectors: 2^k e^r with |r| <= log(2) / 2, e^r by a polynomial.
  *
- * Multiplications and additions are not fused, here and in the other headers of vector mathematics: additions, products, quotients
- * and square roots that are rounded one by one have the same bits at every instruction level and on every system. */
+ * Here and in the other headers of vector mathematics, multiplications and additions are fused by name: the same bits on every system
+ * that has FN(fma). Where it rounds twice (v2), the last bits may differ. */
 #ifndef NEEDLE_EXPONENTIAL_H
 #define NEEDLE_EXPONENTIAL_H
 #include <math.h>
@@ -42,18 +42,15 @@ static const double needle_exp_terms_double[] = {
 /* c0 + c1 x + ... of n <= 32 terms, in pairs and pairs of pairs: no term waits for all the others */
 NEEDLE_INLINE vec FN(polynomial)(vec x, const T *c, const int n)
 {
-    vec zero = {0}, p[16];
-    NEEDLE_UNROLL(16)
-    for (int i = 0; i < n / 2; i++)
-        p[i] = x * c[2 * i + 1] + c[2 * i];
-    if (n % 2)
-        p[n / 2] = zero + c[n - 1];
-    NEEDLE_UNROLL(4)
-    for (int left = (n + 1) / 2; left > 1; left = (left + 1) / 2) {
-        x = x * x;
-        NEEDLE_UNROLL(8)
+    vec p[32];
+    NEEDLE_UNROLL(32)
+    for (int i = 0; i < n; i++)
+        p[i] = (vec) {0} + c[i];
+    NEEDLE_UNROLL(5)
+    for (int left = n; left > 1; left = (left + 1) / 2, x = x * x) {
+        NEEDLE_UNROLL(16)
         for (int i = 0; i < left / 2; i++)
-            p[i] = p[2 * i + 1] * x + p[2 * i];
+            p[i] = FN(fma)(p[2 * i + 1], x, p[2 * i]);
         if (left % 2)
             p[left / 2] = p[left - 1];
     }
@@ -61,15 +58,27 @@ NEEDLE_INLINE vec FN(polynomial)(vec x, const T *c, const int n)
 }
 
 /* e^r - 1 */
-NEEDLE_INLINE vec FN(series)(vec r) { return FN(polynomial)(r, FN(exp_terms), NEEDLE_COUNT(FN(exp_terms))) * (r * r) + r; }
+NEEDLE_INLINE vec FN(series)(vec r) { return FN(fma)(FN(polynomial)(r, FN(exp_terms), NEEDLE_COUNT(FN(exp_terms))), r * r, r); }
+
+/* a b - p, where p is nearly a b */
+NEEDLE_INLINE vec FN(product_rest)(vec a, vec b, vec p)
+{
+#if defined(NEEDLE_FMA)
+    return FN(fma)(a, b, -p);
+#else /* products of halves are exact */
+    const INTEGER head = FN(format).head;
+    vec a1 = (vec) ((mask) a & head), b1 = (vec) ((mask) b & head), a2 = a - a1, b2 = b - b1;
+    return ((a1 * b1 - p) + a1 * b2 + a2 * b1) + a2 * b2;
+#endif
+}
 
 /* k, in the last bits of round + k, and r of x = k log(2) + r */
 NEEDLE_INLINE vec FN(reduce)(vec x, mask *k)
 {
     const needle_format f = FN(format);
-    vec rounded = x * (T) 1.4426950408889634 + (T) f.round, whole = rounded - (T) f.round;
+    vec zero = {0}, rounded = FN(fma)(x, zero + (T) 1.4426950408889634, zero + (T) f.round), whole = rounded - (T) f.round;
     *k = (mask) rounded;
-    return x - whole * (T) f.log2 - whole * (T) f.log2_low;
+    return FN(fma)(whole, zero - (T) f.log2_low, FN(fma)(whole, zero - (T) f.log2, x));
 }
 
 /* 2^k for k from the smallest exponent on, in the last bits of round + k: the others are shifted out */
@@ -90,25 +99,48 @@ NEEDLE_INLINE vec FN(scaled)(vec e, mask k)
 #endif
 }
 
-/* e^x for x <= highest without a branch, for loops that seldom have results below the normal numbers: those take an instruction of
- * their own, or 2^k in two halves, and most processors stop for some hundred cycles at each */
-NEEDLE_INLINE vec FN(exp_straight)(vec x)
+/* the same for k <= 0 */
+NEEDLE_INLINE vec FN(scaled_down)(vec e, mask k)
 {
-    vec zero = {0}, r;
+#if defined(__AVX512F__)
+    return FN(scaled)(e, k);
+#else
+    return e * (vec) ((k << FN(format).mantissa) + (mask) ((vec) {0} + (T) 0x1p100)) * (T) 0x1p-100;
+#endif
+}
+
+/* e^x for x <= 0 without a branch, for loops that seldom have results below the normal numbers: those take an instruction of their
+ * own, or 2^k in two steps, and most processors stop for some hundred cycles at each */
+NEEDLE_INLINE vec FN(exp_below)(vec x)
+{
     mask k;
-    r = FN(reduce)(FN(larger)(zero + (T) FN(format).lowest, x), &k);
+    vec r = FN(reduce)(FN(larger)((vec) {0} + (T) FN(format).lowest, x), &k);
+    return FN(scaled_down)(FN(series)(r) + 1, k);
+}
+
+static __attribute__((noinline)) vec FN(exp_any)(vec x)
+{
+    mask k;
+    vec zero = {0}, r = FN(smaller)(zero + (T) FN(format).highest, x);
+    r = FN(reduce)(FN(larger)(zero + (T) FN(format).lowest, r), &k);
     return FN(scaled)(FN(series)(r) + 1, k);
 }
 
 /* e^x of any x */
-NEEDLE_INLINE vec FN(exp_of)(vec x) { return FN(exp_straight)(FN(smaller)((vec) {0} + (T) FN(format).highest, x)); }
+NEEDLE_INLINE vec FN(exp_of)(vec x)
+{
+    mask k;
+    if (FN(any)((mask) FN(abs)(x) > (mask) ((vec) {0} - (T) FN(format).normal))) /* NaN too */
+        return FN(exp_any)(x);
+    x = FN(series)(FN(reduce)(x, &k)) + 1;
+    return (vec) ((mask) x + (k << FN(format).mantissa)); /* 2^k x: both are normal numbers */
+}
 
-/* e^(x + low) for x <= 0 and a small `low`, which x has no bits for */
+/* e^(x + low) for x from lowest to highest and a small `low`, which x has no bits for */
 NEEDLE_INLINE vec FN(exp_sum)(vec x, vec low)
 {
-    vec zero = {0}, r;
     mask k;
-    r = FN(reduce)(FN(larger)(zero + (T) FN(format).lowest, x), &k) + low;
+    vec r = FN(reduce)(x, &k) + low;
     return FN(scaled)(FN(series)(r) + 1, k);
 }
 
@@ -121,15 +153,13 @@ NEEDLE_INLINE vec FN(exp_normal)(vec x)
     return (vec) (~(x < (T) FN(format).normal) & (mask) r);
 }
 
-static __attribute__((noinline)) vec FN(exp_subnormal)(vec x) { return FN(exp_straight)(x); }
-
 /* The same numbers for rows with masked elements, which are far below: 0 without any arithmetic on subnormals, which would take ten
  * times as long. The branch costs a loop of few other instructions a tenth of its speed. */
 NEEDLE_INLINE vec FN(exp)(vec x)
 {
     const needle_format f = FN(format);
     if (FN(any)((x < (T) f.normal) & (x > (T) f.lowest)))
-        return FN(exp_subnormal)(x);
+        return FN(exp_any)(x);
     return FN(exp_normal)(x);
 }
 
@@ -138,7 +168,7 @@ NEEDLE_INLINE vec FN(expm1)(vec x)
 {
     mask k;
     vec r = FN(reduce)(x, &k), power = FN(power_of_2)(k);
-    return power * FN(series)(r) + (power - 1);
+    return FN(fma)(power, FN(series)(r), power - 1);
 }
 
 /* e^x - 1 of any x: of half the powers of two, so that none overflows too early, and x itself where it is its own result */
@@ -149,7 +179,7 @@ NEEDLE_INLINE vec FN(expm1_of)(vec x)
     mask k;
     r = FN(reduce)(FN(larger)(zero - 64, FN(smaller)(zero + (T) f.highest, x)), &k);
     half = FN(power_of_2)(k - 1);
-    r = half * FN(series)(r) + (half - (T) 0.5);
+    r = FN(fma)(half, FN(series)(r), half - (T) 0.5);
     return FN(where)(FN(abs)(x) < (T) 1e-17, x, r + r);
 }
 

@@ -24,12 +24,10 @@ NEEDLE_INLINE needle_pair needle_sum(vec large, vec small)
     return (needle_pair) {high, small - (high - large)};
 }
 
-NEEDLE_INLINE vec needle_head(vec x) { return (vec) ((mask) x & needle_format_double.head); }
-
 NEEDLE_INLINE needle_pair needle_product(vec a, vec b)
 {
-    vec p = a * b, a1 = needle_head(a), b1 = needle_head(b), a2 = a - a1, b2 = b - b1;
-    return (needle_pair) {p, ((a1 * b1 - p) + a1 * b2 + a2 * b1) + a2 * b2};
+    vec p = a * b;
+    return (needle_pair) {p, FN(product_rest)(a, b, p)};
 }
 
 /* log(x) of a normal x, times 2^-shift */
@@ -107,8 +105,8 @@ static __attribute__((noinline)) vec needle_power_any(vec x, vec y, int single)
 /* `single`: as exact as float32 needs it, for x and y that are float32 */
 NEEDLE_INLINE vec needle_power_of(vec x, vec y, const int single)
 {
-    mask simple = FN(is_normal)(x) & (FN(abs)(y) < (double) INFINITY);
-    return FN(any)(~simple) ? needle_power_any(x, y, single) : needle_power_normal(x, (vec) {0}, y, single);
+    mask special = FN(is_special)(x) | ~(FN(abs)(y) < (double) INFINITY);
+    return FN(any)(special) ? needle_power_any(x, y, single) : needle_power_normal(x, (vec) {0}, y, single);
 }
 
 #include "as_nothing.h"

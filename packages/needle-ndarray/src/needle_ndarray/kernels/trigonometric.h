@@ -14,13 +14,17 @@ static const double needle_sin_near[] = {-0.1666666666666663,   0.00833333333332
                                          2.755731353852972e-06, -2.5050734392770817e-08, 1.5895433545321433e-10};
 static const double needle_cos_near[] = {0.041666666666666595,    -0.0013888888888873342, 2.480158728900202e-05,
                                          -2.7557314217001125e-07, 2.0875705387969874e-09, -1.1358748677073637e-11};
-/* pi = the sum of the parts: products of the first two, of 11 and 31 bits, with multiples of 1/2 up to `up_to` / pi are exact. What is
- * missing is less than a multiple times 2^-45 and 2^-115: nearer to 0 than `exact` of a multiple, vectors know too little. */
-typedef struct {
-    double first, second, third, up_to, exact;
-} needle_pi_parts;
-static const needle_pi_parts needle_pi_float = {0x1.92p+1, 0x1.fb4p-11, 0x1.4442d2p-23, 4096, 0x1p-22};
-static const needle_pi_parts needle_pi_double = {0x1.921fb544p+1, 0x1.0b4611a4p-33, 0x1.13198a2e03707p-64, 1048576, 0x1p-40};
+/* pi = the sum of the parts, which are as long as they may be: products with multiples of 1/2 up to `up_to` / pi are not rounded. What
+ * is missing is too little to matter next to any multiple. */
+#if defined(NEEDLE_FMA)
+static const double needle_pi_float[] = {0x1.921fb6p+1, -0x1.777a5cp-24, -0x1.ee59dap-49};
+static const double needle_pi_double[] = {0x1.921fb54442d18p+1, 0x1.1a62633145c07p-53, -0x1.f1976b7ed8fbcp-109};
+#else
+static const double needle_pi_float[] = {0x1.92p+1, 0x1.fb4p-11, 0x1.444p-23, 0x1.68c234p-38};
+static const double needle_pi_double[] = {0x1.921fb544p+1, 0x1.0b4611a6p-33, 0x1.3198a2ep-68, 0x1.b839a252049c1p-103};
+#endif
+static const float needle_up_to_float = 4096;
+static const double needle_up_to_double = 1048576;
 /* 64 zeros and the first bits of 2 / pi */
 static const unsigned long long needle_two_over_pi[] = {0x0ull,
                                                         0xa2f9836e4e441529ull,
@@ -112,45 +116,52 @@ static double needle_sine_exactly(double x, int turn)
 
 NEEDLE_INLINE vec FN(tan_of)(vec signed_x)
 {
-    const needle_pi_parts pi = FN(pi);
-    vec x = FN(abs)(signed_x), zero = {0}, n = x * 0x1.45f306dc9c883p-1 + FN(format).round, whole, r, z, s, c, y;
-    mask odd = -((mask) n & 1), easy;
-    whole = (n - FN(format).round) * 0.5;
-    r = x - whole * pi.first - whole * pi.second - whole * pi.third;
+    vec x = FN(abs)(signed_x), zero = {0}, n = FN(fma)(x, zero + 0x1.45f306dc9c883p-1, zero + FN(format).round), r, z, s, c, y;
+    mask odd = -((mask) n & 1), hard = FN(is_hard)(x);
+    r = FN(without_pi)(x, (n - FN(format).round) * 0.5);
     z = r * r;
-    s = r + r * z * FN(polynomial)(z, needle_sin_near, NEEDLE_COUNT(needle_sin_near));
-    c = 1 - (z * 0.5 - z * z * FN(polynomial)(z, needle_cos_near, NEEDLE_COUNT(needle_cos_near)));
+    s = FN(fma)(r * z, FN(polynomial)(z, needle_sin_near, NEEDLE_COUNT(needle_sin_near)), r);
+    c = 1 - FN(fma)(z * z, -FN(polynomial)(z, needle_cos_near, NEEDLE_COUNT(needle_cos_near)), z * 0.5);
     y = FN(where)(odd, zero - c, s) / FN(where)(odd, s, c);
-    easy = (x <= pi.up_to) & (FN(abs)(r) >= whole * pi.exact);
-    return FN(odd)(FN(any)(~easy) ? FN(each_exactly)(x, y, easy, -1) : y, signed_x);
+    return FN(odd)(FN(any)(hard) ? FN(each_exactly)(x, y, hard, -1) : y, signed_x);
 }
 
 #include "as_nothing.h"
 
 #elif defined(T)
 
-static __attribute__((noinline)) vec FN(each_exactly)(vec x, vec y, mask easy, int turn)
+static __attribute__((noinline)) vec FN(each_exactly)(vec x, vec y, mask hard, int turn)
 {
     for (int i = 0; i < LANES; i++)
-        if (!easy[i])
+        if (hard[i])
             y[i] = (T) needle_sine_exactly(x[i], turn);
     return y;
+}
+
+/* whether x >= 0 is large, infinite or NaN: as its bits are */
+NEEDLE_INLINE mask FN(is_hard)(vec x) { return (mask) x > (mask) ((vec) {0} + FN(up_to)); }
+
+/* x - whole pi */
+NEEDLE_INLINE vec FN(without_pi)(vec x, vec whole)
+{
+    NEEDLE_UNROLL(4)
+    for (int i = 0; i < NEEDLE_COUNT(FN(pi)); i++)
+        x = FN(fma)(whole, (vec) {0} - (T) FN(pi)[i], x);
+    return x;
 }
 
 /* sin(x) or, with turn 1, cos(x), of x >= 0 */
 NEEDLE_INLINE vec FN(sine_of)(vec x, const int turn)
 {
-    const needle_pi_parts pi = FN(pi);
     const T shift = (T) 0.5 * turn, round = (T) FN(format).round;
-    vec n = x * (T) 0x1.45f306dc9c883p-2 - shift + round, whole, r, z, y;
-    mask odd = (mask) n + turn, easy;
-    whole = n - round + shift;
-    r = x - whole * (T) pi.first - whole * (T) pi.second - whole * (T) pi.third;
+    vec zero = {0}, inverse = zero + (T) 0x1.45f306dc9c883p-2, n, r, z, y;
+    mask hard = FN(is_hard)(x);
+    n = turn ? FN(fma)(x, inverse, zero - shift) + round : FN(fma)(x, inverse, zero + round);
+    r = FN(without_pi)(x, turn ? n - round + shift : n - round);
     z = r * r;
-    y = r + r * z * FN(polynomial)(z, FN(sin_terms), NEEDLE_COUNT(FN(sin_terms)));
-    y = (vec) ((mask) y ^ (mask) ((bits) odd << (8 * sizeof(T) - 1)));
-    easy = (x <= (T) pi.up_to) & (FN(abs)(r) >= whole * (T) pi.exact);
-    return FN(any)(~easy) ? FN(each_exactly)(x, y, easy, turn) : y;
+    y = FN(fma)(r * z, FN(polynomial)(z, FN(sin_terms), NEEDLE_COUNT(FN(sin_terms))), r);
+    y = (vec) ((mask) y ^ (mask) ((bits) ((mask) n + turn) << (8 * sizeof(T) - 1)));
+    return FN(any)(hard) ? FN(each_exactly)(x, y, hard, turn) : y;
 }
 
 /* y = f(|x|) for an odd function f: with the sign of x, or against it */

@@ -35,6 +35,9 @@
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #define NEEDLE_X86(name) _mm_##name
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#define NEEDLE_FMA
 #endif
 #endif
 
@@ -59,16 +62,27 @@ typedef INTEGER mask __attribute__((vector_size(NEEDLE_VECTOR))); /* what a comp
 typedef UNSIGNED bits __attribute__((vector_size(NEEDLE_VECTOR)));
 typedef T unaligned __attribute__((vector_size(NEEDLE_VECTOR), aligned(sizeof(T)), may_alias));
 
-/* a where the bits of `which` are set, else b */
-NEEDLE_INLINE vec FN(where)(mask which, vec a, vec b) { return (vec) ((which & (mask) a) | (~which & (mask) b)); }
+/* a where `which` is true, else b */
+NEEDLE_INLINE vec FN(where)(mask which, vec a, vec b)
+{
+#if defined(__AVX512F__)
+    __m512i all = (__m512i) which;
+    return sizeof(T) == 4 ? (vec) _mm512_mask_blend_ps(_mm512_movepi32_mask(all), (__m512) b, (__m512) a)
+                          : (vec) _mm512_mask_blend_pd(_mm512_movepi64_mask(all), (__m512d) b, (__m512d) a);
+#elif NEEDLE_VECTOR == 32
+    return X86(blendv)(b, a, (vec) which);
+#else
+    return (vec) ((which & (mask) a) | (~which & (mask) b));
+#endif
+}
 
-/* whether a bit of any lane is set */
+/* whether any lane is true */
 NEEDLE_INLINE int FN(any)(mask which)
 {
 #if defined(__AVX512F__)
     return _mm512_test_epi64_mask((__m512i) which, (__m512i) which) != 0;
-#elif defined(__AVX2__)
-    return !_mm256_testz_si256((__m256i) which, (__m256i) which);
+#elif defined(NEEDLE_X86)
+    return X86(movemask)((vec) which) != 0;
 #else
     long long half[2];
     memcpy(half, &which, sizeof half);
@@ -78,8 +92,14 @@ NEEDLE_INLINE int FN(any)(mask which)
 
 /* fma(a, b, c) = a b + c, with one rounding where the processor has it: the build forbids contraction elsewhere, so it is asked
  * for by name. larger, smaller: the second counts where one is NaN. */
-#if defined(NEEDLE_FMA)
+#if defined(NEEDLE_FMA) && defined(NEEDLE_X86)
 NEEDLE_INLINE vec FN(fma)(vec a, vec b, vec c) { return X86(fmadd)(a, b, c); }
+#elif defined(NEEDLE_FMA)
+NEEDLE_INLINE vec FN(fma)(vec a, vec b, vec c)
+{
+    return sizeof(T) == 4 ? (vec) vfmaq_f32((float32x4_t) c, (float32x4_t) a, (float32x4_t) b)
+                          : (vec) vfmaq_f64((float64x2_t) c, (float64x2_t) a, (float64x2_t) b);
+}
 #else
 NEEDLE_INLINE vec FN(fma)(vec a, vec b, vec c) { return a * b + c; }
 #endif

@@ -17,8 +17,6 @@ from needle_ndarray.testing.oracle import MATH, ULPS, WIDER
 CHUNK = 1 << 20
 #: x times what need not be a normal number: up to 1024 times the smallest normal number, a unit is what it is there.
 SCALED = {"gelu", "silu"}
-#: gelu is a product of three functions, each about two units off.
-LIMITS = {"gelu": 10}
 
 
 def _gelu(x: np.ndarray) -> np.ndarray:
@@ -61,11 +59,6 @@ def ulps(got: np.ndarray, wide: np.ndarray, least: float = 0) -> np.ndarray:
     return np.where(both, 0, np.where(np.isnan(error) | wrong_zero, np.inf, error))
 
 
-def limit(op: str) -> float:
-    """Units that an op may be off."""
-    return LIMITS.get(op, ULPS)
-
-
 def worst(op: str, x: np.ndarray) -> tuple[float, float]:
     """The largest error of an op among the elements of x, and where it is."""
     with np.errstate(all="ignore"):
@@ -90,7 +83,7 @@ def main(arguments: list[str]) -> int:
         start, found = time.perf_counter(), (0.0, 0.0)
         for first in range(0, 1 << 32, CHUNK * given.step):
             found = max(found, worst(op, float32_numbers(first, CHUNK, given.step)))
-        failed |= not found[0] <= limit(op)
+        failed |= not found[0] <= ULPS
         print(f"{op:8} {found[0]:6.3f} ulp at {found[1]!r} ({time.perf_counter() - start:.0f} s)", flush=True)
     return int(failed)
 

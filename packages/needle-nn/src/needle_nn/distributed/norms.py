@@ -54,7 +54,7 @@ class SyncBatchNorm(BatchNorm1d):
         mean = all_reduce(x.sum(axes), world=self.world) / count
         centred = x - mean.reshape(shape)
         var = all_reduce((centred * centred).sum(axes), world=self.world) / count
-        assert self.running_mean is not None and self.running_var is not None
+        assert self.running_mean is not None and self.running_var is not None and self.momentum is not None
         assert self.weight is not None and self.bias is not None  # it is made with all four
         for running, new in ((self.running_mean, mean), (self.running_var, var)):
             follow(running, new.realize_cached_data().astype(running.dtype), 1 - self.momentum, self.momentum)
@@ -79,6 +79,8 @@ def _replaced(value, world):
     if isinstance(value, BatchNorm1d) and not isinstance(value, SyncBatchNorm):
         if value.weight is None or value.running_mean is None:
             raise ValueError("synchronised: a batch norm without parameters or without running statistics")
+        if value.momentum is None:
+            raise ValueError("synchronised: momentum None, the mean of all batches: expected a number")
         made = SyncBatchNorm(value.dim, value.eps, value.momentum, world=world)
         for name in ("weight", "bias", "running_mean", "running_var", "training"):
             setattr(made, name, getattr(value, name))

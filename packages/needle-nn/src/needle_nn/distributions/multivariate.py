@@ -17,7 +17,8 @@ from needle_nn.distributions.base import Distribution, as_value, broadcast
 
 def cholesky(a: Tensor) -> Tensor:
     """L with L L^T = a, its diagonal positive: (..., n, n), column by column, so that derivatives of every order are there."""
-    n, columns = a.shape[-1], []
+    n = a.shape[-1]
+    columns: list[Tensor] = []
     for j in range(n):
         column = a[..., j:, j]
         if j:

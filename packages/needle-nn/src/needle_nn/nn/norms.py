@@ -80,7 +80,7 @@ class BatchNorm1d(Module):
 
     def reset_running_stats(self) -> None:
         """Running statistics as they are at first: mean 0, variance 1, no batches."""
-        if self.running_mean is not None:
+        if self.running_mean is not None and self.running_var is not None:
             self.running_mean.realize_cached_data()[...] = 0
             self.running_var.realize_cached_data()[...] = 1
             if self.as_torch:

@@ -22,6 +22,8 @@ class Schedule:
         leaves there and the optimizer's state keeps
     """
 
+    t: Any  # whole but after step(epoch) with a fraction
+
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         what = type(self).__name__
         if not isinstance(optimizer, Optimizer):

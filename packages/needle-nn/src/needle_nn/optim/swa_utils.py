@@ -75,6 +75,8 @@ class AveragedModel(Module):
     use_buffers : average the buffers too, which are copied else
     """
 
+    n_averaged: Tensor
+
     def __init__(
         self,
         model: Module,
@@ -100,7 +102,8 @@ class AveragedModel(Module):
 
     def update_parameters(self, model: Module) -> None:
         """Take the weights of a model into the average; the first ones are copied."""
-        own, given = list(self.module.parameters()), list(model.parameters())
+        own: list[Tensor] = [*self.module.parameters()]
+        given: list[Tensor] = [*model.parameters()]
         buffers, others = list(self.module.buffers()), list(model.buffers())
         if [p.shape for p in own + buffers] != [p.shape for p in given + others]:
             raise ValueError("AveragedModel.update_parameters: the model's weights have other shapes than the copy's")

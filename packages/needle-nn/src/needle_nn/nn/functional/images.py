@@ -238,7 +238,7 @@ def _largest(x, kernel_size, stride, padding, dilation, ceil_mode):
         )  # (OH, KH), (OW, KW)
         seen = ops.take(padded, (rows + around[0][0]).reshape(-1), 2)
         seen = ops.take(seen, (columns + around[1][0]).reshape(-1), 3)
-        n, c, (oh, kh), (ow, kw) = *x.shape[:2], rows.shape, columns.shape
+        (n, c), (oh, kh), (ow, kw) = x.shape[:2], rows.shape, columns.shape
         seen = seen.reshape((n, c, oh, kh, ow, kw)).permute((0, 1, 2, 4, 3, 5)).reshape((n, c, oh * ow, kh * kw))
         place = rows[:, None, :, None] * width + columns[None, :, None, :]  # (OH, OW, KH, KW)
         places = Tensor(place.reshape(1, 1, oh * ow, kh * kw), device=x.device, dtype="int64", requires_grad=False)

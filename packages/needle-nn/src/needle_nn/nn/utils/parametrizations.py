@@ -66,6 +66,9 @@ def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
 class _Spectrum(Module):
     """W / s, s = u^T W v near the largest singular value; in training each call brings u and v nearer to its vectors."""
 
+    _u: Tensor
+    _v: Tensor
+
     def __init__(self, weight: Tensor, axis: int, iterations: int, eps: float) -> None:
         super().__init__()
         self.axis, self.n_power_iterations, self.eps = axis, iterations, eps

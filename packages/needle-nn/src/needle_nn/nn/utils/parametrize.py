@@ -81,8 +81,9 @@ def register_parametrization(module: Module, tensor_name: str, parametrization: 
     unsafe : the shape may change
     """
     what = "register_parametrization"
+    layer: Any = module  # which gets the attribute parametrizations
     if is_parametrized(module, tensor_name):
-        held: ParametrizationList = module.parametrizations[tensor_name]
+        held = layer.parametrizations[tensor_name]
         before = held()
         after = parametrization(before)
         _check(what, tensor_name, before, after, unsafe)
@@ -96,10 +97,10 @@ def register_parametrization(module: Module, tensor_name: str, parametrization: 
     if not is_parametrized(module):
         kind = type(module)
         module.__class__ = type(f"Parametrized{kind.__name__}", (kind,), {"__module__": kind.__module__})
-        module.parametrizations = {}
+        layer.parametrizations = {}
     delattr(module, tensor_name)
     setattr(type(module), tensor_name, _made(tensor_name))
-    module.parametrizations[tensor_name] = held
+    layer.parametrizations[tensor_name] = held
     return module
 
 
