@@ -1,6 +1,7 @@
 """Passes that are wrong on purpose: the table of functions, replayed with other numbers, tells each from the right one."""
 
 import inspect
+import itertools
 import types
 
 import numpy as np
@@ -216,11 +217,23 @@ def fill_with_nan(array):
     nd.NDArray.make((handle.nbytes,), None, array.device, handle, 0, "uint8")[...] = 255
 
 
+def are_apart(plan):
+    """Whether buffers that one call uses have different memory, which few kernels notice: they often read before they write."""
+    begins, ends = plan.first_uses(), plan.last_uses()
+    return not any(
+        begins[b] <= ends[c] and begins[c] <= ends[b] and plan.origins[b] is plan.origins[c]
+        and plan.places[b] < plan.places[c] + plan.sizes[c] and plan.places[c] < plan.places[b] + plan.sizes[b]
+        for b, c in itertools.combinations(plan.places, 2)
+    )  # fmt: skip
+
+
 def is_right(function, a):
     """Whether a plan has the bits of the function, for other numbers and in memory full of something else."""
     try:
         held = []
-        _, built, _ = recorded(function, a)
+        plan, built, _ = recorded(function, a)
+        if not are_apart(plan):
+            return False
         for seed in range(1, 4):
             x = array(64, 80, seed=seed)
             expected = function(x.copy())
