@@ -24,7 +24,7 @@ DIRECTIVES = {
 }
 WARN = ["-Wno-unused-function"]  # Cython writes more than a module needs
 # Tensors are made by compiled code, for which Cython's other way of making objects is a detour.
-COMPILE = ["-O" + os.environ.get("NEEDLE_BUILD_OPTIMIZE", "2"), "-g0", "-DCYTHON_VECTORCALL_TPNEW=0", *WARN]
+COMPILE = ["-O" + os.environ.get("NEEDLE_BUILD_OPTIMIZE", "3"), "-g0", "-DCYTHON_VECTORCALL_TPNEW=0", *WARN]
 # Fields that were just written one by one are read: loads of two at a time would wait for the stores.
 COMPILE += ["-fno-tree-slp-vectorize", "-falign-functions=64"]
 ENGINE = [
