@@ -332,6 +332,7 @@ class Tensor(Value):
         dtype: DTypeLike | None = None,
         non_blocking: builtins.bool = False,
         copy: builtins.bool = False,
+        memory_format: Any = None,
     ) -> Tensor: ...
 
     # Of needle.torch_names, written by stubs/write.py

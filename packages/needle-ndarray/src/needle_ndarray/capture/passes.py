@@ -179,8 +179,8 @@ def keep_layouts(plan: "Plan") -> None:
             for j, views in now.items():
                 args = tuple(views.get(arg, arg) if isinstance(arg, View) else arg for arg in plan.calls[j].args)
                 plan.calls[j] = plan.calls[j]._replace(args=args)
-            views = (*call.args[:-1], out._replace(strides=strides))
-            args = tuple(_turned(arg, order, strides) if isinstance(arg, View) else arg for arg in views)
+            given = (*call.args[:-1], out._replace(strides=strides))
+            args = tuple(_turned(arg, order, strides) if isinstance(arg, View) else arg for arg in given)
             plan.calls[i] = call._replace(args=args)
 
 
