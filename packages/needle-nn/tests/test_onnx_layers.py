@@ -21,9 +21,7 @@ WRITING = {"MaxUnpool1d", "MaxUnpool2d"}
 @pytest.mark.parametrize("row", ROWS, ids=[row.id for row in ROWS])
 def test_layer(row, tmp_path):
     if row.name in WRITING:
-        with pytest.raises(
-            ndl.onnx.ExportError, match=r"SetItem at positions that depend on the input; at .*images\.py"
-        ):
+        with pytest.raises(ndl.onnx.ExportError, match=r"SetItem at positions that depend on the input; at .*\.py:"):
             export(row.build(dtype="float32"), tuple(row.arrays("float32")), tmp_path)
         return
     layer, arrays = row.build(dtype="float32"), tuple(row.arrays("float32"))
