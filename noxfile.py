@@ -451,7 +451,7 @@ def demo(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Times beside NumPy's, PyTorch's and JAX's, in one run; arguments after `--` are passed on."""
+    """Times beside NumPy's, PyTorch's, JAX's and ONNX Runtime's, in one run; arguments after `--` are passed on."""
     install(session, *CPU)
-    session.install(TORCH, JAX)
+    session.install(TORCH, JAX, "onnx>=1.17", "onnxruntime>=1.20")
     session.run("python", "benchmarks", *session.posargs)

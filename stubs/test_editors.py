@@ -99,6 +99,12 @@ def test_pyright(tmp_path):
     }
 
 
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory, monkeypatch):
+    """Two processes that test must not write one cache of jedi's."""
+    monkeypatch.setattr(jedi.settings, "cache_directory", str(tmp_path_factory.getbasetemp() / "jedi"))
+
+
 #: Text before the cursor, names that are completed, and names that are not.
 COMPLETIONS = [
     ("x.sum().", "backward unsqueeze add_ numpy shape grad softmax", "summ"),
