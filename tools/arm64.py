@@ -98,9 +98,8 @@ class Machine:
             str(root),
             str(root / f"usr/bin/python{PYTHON}"),
         ]
-        started = (
-            into / "started"
-        )  # what sys.executable becomes: a process of an ARM program can be started by qemu alone
+        # what sys.executable becomes: a process of an ARM program can be started by qemu alone
+        started = into / "started"
         started.mkdir(exist_ok=True)
         (started / "python").write_text(f'#!/bin/sh\nexec {shlex.join(self.python)} "$@"\n')
         (started / "python").chmod(0o755)

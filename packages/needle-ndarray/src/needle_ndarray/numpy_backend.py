@@ -87,9 +87,8 @@ class NumPyBackend(Backend):
                 given = widened(given) if a.dtype == "bfloat16" else given.astype(np.float32)
             if a.dtype != out.dtype == "bfloat16":
                 given = bfloat16_words(given)
-            if (
-                out.dtype == "uint8" and given.dtype.kind == "f"
-            ):  # by way of int32, and beyond it 0, where NumPy does as the machine
+            if out.dtype == "uint8" and given.dtype.kind == "f":
+                # by way of int32, and beyond it 0, where NumPy does as the machine
                 given = np.where((given >= -(2.0**31)) & (given < 2.0**31), given, 0).astype(np.int32)
             np.copyto(shared_words(out), given, casting="unsafe")
 

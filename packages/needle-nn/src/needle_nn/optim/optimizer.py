@@ -245,9 +245,8 @@ class Optimizer:
             new = {**{name: False for name in ("maximize",) if name in old}, **new}  # states from before there was one
             if set(old) - {"initial_lr"} != set(new) - {"initial_lr"}:
                 raise ValueError(f"{what}: options {', '.join(sorted(set(old) ^ set(new)))} are in only one of the two")
-            order = [
-                name for name in dict.fromkeys((*old, *new)) if name in new and name != "params"
-            ]  # a file has the same bytes
+            # in the order of this optimizer's: a checkpoint has the bytes of a run that was not cut
+            order = [name for name in dict.fromkeys((*old, *new)) if name in new and name != "params"]
             numbers = {name: self._option(what, name, new[name]) for name in order}
             groups.append({"params": old["params"], **numbers})
         states = {name: keyed(f"{what}: {name}", self.params, state[name]) for name in self.states}
