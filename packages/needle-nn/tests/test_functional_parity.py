@@ -79,6 +79,7 @@ CALLS = {
     "max_pool1d": ((normal(2, 4, 7), 3), {"ceil_mode": True}),
     "max_pool2d": ((normal(2, 4, 6, 5), (3, 2)), {"padding": 1, "stride": (2, 1), "ceil_mode": True}),
     "max_pool2d/places": ((normal(2, 4, 7, 5), (3, 2)), {"padding": 1, "stride": 2, "dilation": 2, "return_indices": True}),
+    "max_pool2d/infinite": ((np.full((1, 1, 5, 4), -np.inf), 2), {"padding": 1, "dilation": 2, "return_indices": True}),
     "max_pool2d/beyond": ((normal(2, 4, 6, 5), 3, 2), {"ceil_mode": True, "return_indices": True}),
     "max_pool2d/dilation": ((normal(2, 4, 7, 6), 2, 1, 1), {"dilation": (3, 2)}),
     "max_pool1d/places": ((normal(2, 4, 7), 3), {"dilation": 2, "return_indices": True}),

@@ -335,3 +335,10 @@ MODULES = [
 def test_examples(name):
     failed, tried = doctest.testmod(importlib.import_module(name))
     assert tried > 0 and failed == 0
+
+
+def test_places_of_a_pooling_are_in_the_image():
+    """Where all of a window is -inf, padding is as large as the image: the place is the first that is none."""
+    x = ndl.Tensor(np.full((1, 1, 5, 4), -np.inf))
+    _, where = functional.max_pool2d(x, 2, 2, 1, 2, return_indices=True)
+    assert where.numpy().tolist() == [[[[5, 5], [5, 5], [13, 13]]]]  # rows 1, 1, 3 and column 1, of 4 columns

@@ -240,12 +240,19 @@ def _largest(x, kernel_size, stride, padding, dilation, ceil_mode):
         seen = ops.take(seen, (columns + around[1][0]).reshape(-1), 3)
         (n, c), (oh, kh), (ow, kw) = x.shape[:2], rows.shape, columns.shape
         seen = seen.reshape((n, c, oh, kh, ow, kw)).permute((0, 1, 2, 4, 3, 5)).reshape((n, c, oh * ow, kh * kw))
+        rows, columns = _within(rows, height), _within(columns, width)
         place = rows[:, None, :, None] * width + columns[None, :, None, :]  # (OH, OW, KH, KW)
         places = Tensor(place.reshape(1, 1, oh * ow, kh * kw), device=x.device, dtype="int64", requires_grad=False)
         chosen = ops.expand_dims(ops.argmax(seen, -1), -1)
         where = ops.gather(ops.broadcast_to(places, seen.shape), chosen, -1).reshape((n, c, oh * ow))
     y = ops.gather(x.reshape((n, c, height * width)), where, -1)
     return y.reshape((n, c, oh, ow)), where.reshape((n, c, oh, ow))
+
+
+def _within(places: np.ndarray, size: int) -> np.ndarray:
+    """Windows (windows, k) of an axis; what is padding has the first place that is not: it is the largest where all are -inf."""
+    inside = (places >= 0) & (places < size)
+    return np.where(inside, places, np.take_along_axis(places, inside.argmax(1)[:, None], 1))
 
 
 def max_unpool2d(
