@@ -70,6 +70,16 @@ CALLS = {
     "conv2d of places": ([(2, 6, 6, 4), (1, 1, 4, 5), (2, 6, 6, 5)], convolved(padding=0)),
     "conv2d, one filter a channel": ([(2, 6, 6, 4), (3, 3, 1, 4), (2, 6, 6, 4)], convolved(groups=4)),
     "conv2d, dilated": ([(2, 6, 6, 4), (3, 3, 4, 5), (2, 4, 4, 5)], convolved(dilation=2)),
+    "conv2d of colours": (
+        [(2, 3, 9, 37), (3, 3, 3, 7), (2, 9, 37, 7)],
+        lambda x, w, y: convolved()(x.permute((0, 2, 3, 1)), w, y),
+    ),
+    "conv2d of many images in colour": (
+        [(25, 3, 7, 18), (3, 3, 3, 20), (25, 4, 9, 20)],
+        lambda x, w, y: convolved(stride=2)(x.permute((0, 2, 3, 1)), w, y),
+    ),
+    "conv2d, a corner of the kernel, whole tiles": ([(1, 2, 2, 4), (3, 3, 4, 64), (1, 1, 1, 64)], convolved(stride=2)),
+    "conv2d, a corner of the kernel, many images": ([(30, 2, 2, 4), (3, 3, 4, 64), (30, 1, 1, 64)], convolved(stride=2)),
     "conv2d of nothing": ([(0, 6, 6, 4), (3, 3, 4, 5), (0, 6, 6, 5)], convolved()),
     "conv2d, large": ([(4, 28, 28, 16), (3, 3, 16, 32), (4, 28, 28, 32)], convolved()),
     "conv2d_input_grad": ([(2, 6, 6, 8), (3, 3, 8, 5), (2, 6, 6, 5)], convolved("conv2d_input_grad")),

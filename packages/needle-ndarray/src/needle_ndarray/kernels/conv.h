@@ -58,8 +58,38 @@ static void FN(tile)(int thin, const T *const *a, ptrdiff_t outer, ptrdiff_t dow
 {
     if (thin)
         FN(tile_of)(NEEDLE_THIN, 1, a, outer, down, inner, across, length, weight, b_down, b_across, b_step, out, rows, width);
+    else if (rows <= NEEDLE_ROWS / 2)
+        FN(tile_of)(NEEDLE_ROWS / 2, 2, a, outer, down, inner, across, length, weight, b_down, b_across, b_step, out, rows, width);
     else
         FN(tile_of)(NEEDLE_ROWS, 2, a, outer, down, inner, across, length, weight, b_down, b_across, b_step, out, rows, width);
+}
+
+/* out[i][k] = x[i across + k channel]: a row of n places whose c channels lie apart, the channels side by side */
+static void FN(gather)(const T *x, ptrdiff_t across, ptrdiff_t channel, ptrdiff_t n, ptrdiff_t c, T *out)
+{
+    ptrdiff_t i = 0;
+#if !defined(__clang__) /* which has no shuffle of two vectors whose order is a vector */
+    if (c == 3 && across == 1) {
+        mask pair[3], third[3];
+        NEEDLE_UNROLL(3)
+        for (int k = 0; k < 3; k++)
+            NEEDLE_UNROLL(16)
+            for (int j = 0; j < LANES; j++) {
+                int place = (k * LANES + j) / 3, from = (k * LANES + j) % 3;
+                pair[k][j] = from == 1 ? LANES + place : place;
+                third[k][j] = from == 2 ? LANES + place : j;
+            }
+        for (; i + LANES <= n; i += LANES) {
+            vec red = FN(load)(x + i), green = FN(load)(x + channel + i), blue = FN(load)(x + 2 * channel + i);
+            NEEDLE_UNROLL(3)
+            for (int k = 0; k < 3; k++)
+                FN(store)(__builtin_shuffle(__builtin_shuffle(red, green, pair[k]), blue, third[k]), out + 3 * i + k * LANES);
+        }
+    }
+#endif
+    for (; i < n; i++)
+        for (ptrdiff_t k = 0; k < c; k++)
+            out[i * c + k] = x[i * across + k * channel];
 }
 
 /* out[r][i] += sum over the places of a[place + at[r]] * b[place][i]: one tile of the gradient of the weights.

@@ -80,6 +80,15 @@ CONVOLUTIONS = {
     "threads": Geometry((3, 24, 25, 8), (3, 3), 18, padding=ONE),
     "threads strided": Geometry((3, 24, 25, 8), (3, 3), 18, stride=(2, 2)),
     "one image": Geometry((1, 64, 40, 8), (3, 3), 18, padding=ONE, stride=(2, 1)),
+    "colours": Geometry((2, 9, 37, 3), (3, 3), 7, padding=ONE, stride=(2, 1)),
+    "colours, unpadded": Geometry((1, 6, 33, 3), (3, 2), 16),
+    "many colours": Geometry((25, 7, 18, 3), (3, 3), 20, padding=ONE, stride=(2, 2)),
+    "few channels in groups": Geometry((2, 6, 9, 4), (3, 2), 6, padding=ONE, dilation=(1, 2), groups=2),
+    "corner of the kernel": Geometry((3, 2, 2, 5), (3, 3), 20, padding=ONE, stride=(2, 2)),
+    "corner, whole tiles": Geometry((2, 2, 2, 5), (3, 3), 128, padding=ONE, stride=(2, 2)),
+    "corner, many images": Geometry((27, 2, 2, 4), (3, 3), 64, padding=ONE, stride=(2, 2)),
+    "corner, dilated": Geometry((2, 3, 2, 6), (4, 5), 32, padding=((3, 2), (4, 6)), stride=(2, 3), dilation=(2, 2)),
+    "middle columns in groups": Geometry((2, 2, 1, 4), (2, 3), 64, padding=((1, 1), (1, 1)), groups=2),
     "many images": Geometry((26, 4, 3, 7), (3, 3), 9, padding=ONE),
     "many strided": Geometry((25, 5, 6, 8), (3, 3), 6, padding=((1, 0), (2, 1)), stride=(2, 3)),
     "many strided apart": Geometry((24, 6, 5, 6), (2, 1), 3, stride=(3, 2)),
@@ -132,9 +141,14 @@ OPERANDS = [
     """.split()
 ]
 
+#: Geometries that are tried with every kind of view.
+VIEWED = (
+    "same", "strided", "groups", "depthwise", "1x1", "colours", "colours, unpadded", "many colours", "few channels in groups",
+    "corner, whole tiles",
+)  # fmt: skip
 #: (geometry, kinds, way): `own` is the backend's verb, `composed` the default made of others.
 CASES = [(name, OPERANDS[0], way) for name in CONVOLUTIONS for way in ("own", "composed")]
-CASES += [(name, k, "own") for name in ("same", "strided", "groups", "depthwise", "1x1") for k in OPERANDS[1:]]
+CASES += [(name, k, "own") for name in VIEWED for k in OPERANDS[1:]]
 POOL_CASES = [(name, OPERANDS[0], way) for name in POOLINGS for way in ("own", "composed")]
 POOL_CASES += [(name, k, "own") for name in ("padded", "overlapping") for k in OPERANDS[1:]]
 
