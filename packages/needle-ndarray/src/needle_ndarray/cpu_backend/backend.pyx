@@ -298,6 +298,8 @@ cdef class CPUBackend(Backend):
             return calls.prepare_linear(args[0], args[1], args[2], args[3], call) and not call.calls_blas
         elif verb == "conv2d":
             return convolution.prepare_conv2d(args[0], args[1], args[2], args[3], args[4], args[5], args[6], args[7], call)
+        elif verb == "pool2d":
+            return convolution.prepare_pool2d(args[0], args[1], args[2], args[3], args[4], args[5], call)
         else:
             return False
         return True

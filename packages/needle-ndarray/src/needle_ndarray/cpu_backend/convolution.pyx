@@ -42,7 +42,7 @@ cdef int describe(Geometry at, const View* x, const View* y, tuple places, Py_ss
     (out.sh, out.sw), (out.dh, out.dw) = at.stride, at.dilation
     out.n, out.h, out.w, out.c = x.shape[0], x.shape[1], x.shape[2], x.shape[3]
     out.kh, out.kw, out.oh, out.ow, out.f, out.groups = kh, kw, y.shape[1], y.shape[2], y.shape[3], at.groups
-    out.pitch, out.strided = kw, False
+    out.pitch, out.strided, out.plane = kw, False, False
     return 0
 
 
@@ -211,6 +211,37 @@ cdef bint prepare_conv2d(Op op, object x, object weight, object y, tuple stride,
     return True
 
 
+cdef double pooled_work(const View* image, const View* result, const conv.Conv* g) noexcept:
+    """Elements that a pooling looks at"""
+    return max(<double> result.size * min(g.kh, g.h) * min(g.kw, g.w), <double> image.size)
+
+
+cdef int run_pool2d(Call* call) noexcept nogil:
+    pools.pool(call.op, call.dtype, &call.plan.g, call.data[0], NULL, call.data[1], threads_for(call.work, THREADS_FROM))
+    return 0
+
+
+cdef bint prepare_pool2d(Op op, object x, object out, tuple size, tuple stride, tuple padding, Call* call) except -1:
+    """Of compact arrays; False where these are not"""
+    known(op, POOL2D_OP)
+    cdef View[3] v
+    cdef Borrowed[3] given = [<Borrowed> x, <Borrowed> out, NULL]
+    cdef Py_ssize_t after[2]
+    cdef Py_ssize_t kh, kw
+    cdef int i
+    cdef Geometry at = Geometry(op.name, stride, padding)
+    kh, kw = pair(op.name, "size", size)
+    (MAX_POOL_RULE if op.code == MAX_POOL else AVG_POOL_RULE).guard(given, v)
+    describe(at, &v[0], &v[1], at.places((v[0].shape[1], v[0].shape[2]), (kh, kw)), kh, kw, &call.plan.g, after)
+    if not ((<NDArray> x)._compact and (<NDArray> out)._compact) or v[0].size == 0 or v[1].size == 0:
+        return False
+    for i in range(2):
+        call.arrays[i], call.data[i] = <PyObject*> given[i], v[i].data
+    call.op, call.dtype, call.count, call.reads, call.run = op.code, v[0].dtype, 2, POINTERS, run_pool2d
+    call.work = <Py_ssize_t> min(pooled_work(&v[0], &v[1], &call.plan.g), 1e18)
+    return True
+
+
 cdef int pool2d(Backend backend, Op op, bint backward, object grad, object x, object out, tuple size, tuple stride,
                 tuple padding) except -1:
     """Of x, or backward: of its gradient from that of the result; what an op does not need is None."""
@@ -251,7 +282,7 @@ cdef int pool2d(Backend backend, Op op, bint backward, object grad, object x, ob
         b = packed(backend, grad, False)
         y_at = b._ptr
     dtype = image.dtype
-    threads = threads_for_work(max(<double> result.size * min(kh, g.h) * min(kw, g.w), <double> image.size), THREADS_FROM)
+    threads = threads_for_work(pooled_work(&image, &result, &g), THREADS_FROM)
     with nogil:
         pools.pool(code, dtype, &g, x_at, y_at, made._ptr, threads)
     if made is not out:

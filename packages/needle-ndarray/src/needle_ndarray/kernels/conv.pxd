@@ -18,6 +18,7 @@ cdef struct Conv:               # sizes of a convolution, all of them 1 or more 
     Py_ssize_t pitch            # columns of the kernel in memory: more than kw where only some of them see the image
     bint strided                # x lies elsewhere in memory, with `steps` from image to image, row to row, place to place, channel
     Py_ssize_t steps[4]
+    bint plane                  # x has one channel, and y so few that vectors hold places
 
 cdef struct Plan:               # how a call is computed: decided once, by `planned`
     int op, dtype, algorithm

@@ -21,6 +21,13 @@ cdef extern from "conv.h" nogil:
         bint thin, const double** a, Py_ssize_t outer, Py_ssize_t down, Py_ssize_t inner, Py_ssize_t across, Py_ssize_t length,
         const double* weight, Py_ssize_t b_down, Py_ssize_t b_across, Py_ssize_t b_step, double** out, Py_ssize_t rows,
         Py_ssize_t width) noexcept
+    const int MOST_FILTERS "NEEDLE_FEW"
+    void plane_float "needle_plane_float"(
+        const float* x, Py_ssize_t outer, Py_ssize_t down, Py_ssize_t inner, Py_ssize_t across, const float* weight,
+        Py_ssize_t b_down, Py_ssize_t b_across, Py_ssize_t f, float* out, Py_ssize_t n) noexcept
+    void plane_double "needle_plane_double"(
+        const double* x, Py_ssize_t outer, Py_ssize_t down, Py_ssize_t inner, Py_ssize_t across, const double* weight,
+        Py_ssize_t b_down, Py_ssize_t b_across, Py_ssize_t f, double* out, Py_ssize_t n) noexcept
     void gather_float "needle_gather_float"(
         const float* x, Py_ssize_t across, Py_ssize_t channel, Py_ssize_t n, Py_ssize_t c, float* out) noexcept
     void gather_double "needle_gather_double"(
@@ -97,7 +104,13 @@ cdef bint fits(const Conv* g, int itemsize) noexcept nogil:
 
 cdef bint many_small(const Conv* g, int itemsize) noexcept nogil:
     """Whether there are many small images: then a tile takes the same place of several"""
-    return g.n >= MANY and g.h * g.w * g.c * itemsize <= IMAGE_BYTES
+    return g.n >= MANY and g.h * g.w * g.c * itemsize <= IMAGE_BYTES and not g.plane
+
+
+cdef bint is_plane(const Conv* g, int itemsize) noexcept nogil:
+    """Whether vectors hold places of an image with one channel, since the filters would fill a part of one only"""
+    cdef Tile t = tile_of(g, itemsize)
+    return g.c == 1 and g.sw == 1 and g.f <= MOST_FILTERS <= t.lanes and g.f < t.lanes
 
 
 cdef Conv adjoint_of(const Conv* g) noexcept nogil:
@@ -105,7 +118,7 @@ cdef Conv adjoint_of(const Conv* g) noexcept nogil:
     cdef Conv out = g[0]
     out.h, out.w, out.c, out.f, out.oh, out.ow, out.sh, out.sw = g.oh, g.ow, g.f, g.c, g.h, g.w, 1, 1
     out.top, out.left = (g.kh - 1) * g.dh - g.top, (g.kw - 1) * g.dw - g.left
-    out.strided = False
+    out.strided = out.plane = False
     return out
 
 
@@ -121,9 +134,9 @@ cdef Py_ssize_t padded_elements(const Conv* g, int itemsize) noexcept nogil:
     """Elements of a padded band, or of the images of a tile; 0 where images are read where they lie"""
     if many_small(g, itemsize):
         return tile_of(g, itemsize).places * g.h * g.w * g.c if g.strided else 0
-    if unpadded(g) and not g.strided:
+    if unpadded(g) and not g.strided and not g.plane:
         return 0
-    return seen_rows(g, band_rows(g, itemsize)) * seen_columns(g) * g.c
+    return seen_rows(g, band_rows(g, itemsize)) * seen_columns(g) * g.c + (2 * VECTOR // itemsize if g.plane else 0)
 
 
 cdef bint lies_in_tiles(const Conv* g, bint adjoint, int itemsize) noexcept nogil:
@@ -238,6 +251,19 @@ cdef void band(const Conv* g, const F[:, :, ::1] x, const Weights* weights, F[:,
             place += taken
 
 
+cdef void plane_band(const Conv* g, const F[:, :, ::1] x, const Weights* weights, F[:, :, ::1] y) noexcept nogil:
+    """What `band` does, for an image of one channel"""
+    cdef Py_ssize_t oy
+    cdef const F* weight = <const F*> weights.first
+    for oy in range(y.shape[0]):
+        if F is float:
+            plane_float(&x[oy * g.sh, 0, 0], g.kh, g.dh * x.shape[1], g.kw, g.dw, weight, weights.row, weights.step, g.f,
+                        &y[oy, 0, 0], g.ow)
+        else:
+            plane_double(&x[oy * g.sh, 0, 0], g.kh, g.dh * x.shape[1], g.kw, g.dw, weight, weights.row, weights.step, g.f,
+                         &y[oy, 0, 0], g.ow)
+
+
 cdef struct Taps:               # what a place sees along one axis
     Py_ssize_t count
     Py_ssize_t first            # in the image
@@ -332,7 +358,10 @@ cdef void band_task(const Work* job, Py_ssize_t b, F* scratch) noexcept nogil:
     elif plan.thread_elements:
         padded = matrices(scratch, seen_rows(g, rows), seen_columns(g), g.c)
         pad(g, x + n * image_step(g), oy * g.sh, padded)
-        band(g, padded, &job.weights, y[n, oy:oy + rows])
+        if g.plane:
+            plane_band(g, padded, &job.weights, y[n, oy:oy + rows])
+        else:
+            band(g, padded, &job.weights, y[n, oy:oy + rows])
     else:
         band(g, images(x, g.n, g.h, g.w, g.c)[n, oy * g.sh:], &job.weights, y[n, oy:oy + rows])
 
