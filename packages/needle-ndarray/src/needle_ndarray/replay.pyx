@@ -89,7 +89,8 @@ cdef class Replay:
     """Calls (verb, backend or function, args), ready to be run again.
 
     Numbers that a repeated function returns go where `patches` says: {call: [(path, repeated call, index)]}, where a path is a
-    tuple of positions in the arguments.
+    tuple of positions in the arguments. `epilogues` tells of calls that write over the result of a convolution, element by element,
+    and may be applied part by part: {the convolution: the last of them + 1}.
     """
 
     cdef list targets               # by call: its backend, or the function to repeat
@@ -106,7 +107,7 @@ cdef class Replay:
     cdef list written               # an array on each buffer of others that is written to
     cdef list graphs                # by call: (what runs this and the next ones as one, the call after them), or None; or None
 
-    def __cinit__(self, list calls not None, dict patches not None, list written not None):
+    def __cinit__(self, list calls not None, dict patches not None, list written not None, dict epilogues not None={}):
         cdef Py_ssize_t i
         self.count = len(calls)
         self.codes = <int*> malloc((self.count + 1) * sizeof(int))
@@ -136,9 +137,15 @@ cdef class Replay:
         for i in range(self.count - 1, -1, -1):
             if self.codes[i] != REPEAT and self.patches[i] is None:
                 self.prepared.add(i, <Backend> self.targets[i], self.verbs[i], self.args[i])
+                if i in epilogues:
+                    self.prepared.fuse(i, [(self.verbs[j], self.args[j]) for j in range(i + 1, epilogues[i]) if self.follows(i, j)])
 
     def __dealloc__(self):
         free(self.codes)
+
+    cdef bint follows(self, Py_ssize_t i, Py_ssize_t j) except -1:
+        """Whether call j may be a part of call i: of the same backend, and without numbers that change"""
+        return j < self.count and self.targets[j] is self.targets[i] and self.patches[j] is None
 
     cpdef run(self):
         """Make all calls. An error leaves the arrays as the calls before it left them."""
