@@ -2,7 +2,6 @@
 
 from typing import Any, final
 
-
 @final
 class Memory: ...
 
