@@ -302,10 +302,6 @@ def take(
     dims: SupportsIndex | None = ...,
 ) -> Tensor: ...
 def embedding(ids: Any, weight: Tensor) -> Tensor: ...
-
-ROWS_PRODUCT: RowsProduct
-LINEAR: Linear
-
 def matmul(a: Tensor, b: Tensor) -> Tensor: ...
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor: ...
 def einsum(subscripts: str, *operands: Any) -> Tensor: ...
@@ -465,10 +461,6 @@ def rnn(
     nonlinearity: str = "tanh",
 ) -> tuple[Tensor, Tensor]: ...
 def flip(a: Tensor, axes: Axes = None, *, axis: Axes = ..., dim: Axes = ..., dims: Axes = ...) -> Tensor: ...
-
-SUM_OF_ROWS: Summation
-SUM_OF_ROWS_KEPT: Summation
-
 def var(
     a: Tensor,
     axes: Axes = None,
@@ -775,8 +767,6 @@ __all__ = [
     "MatMul",
     "Linear",
     "RowsProduct",
-    "ROWS_PRODUCT",
-    "LINEAR",
     "Einsum",
     "matmul",
     "linear",
@@ -823,8 +813,6 @@ __all__ = [
     "rnn",
     "flip",
     "Summation",
-    "SUM_OF_ROWS",
-    "SUM_OF_ROWS_KEPT",
     "Mean",
     "BroadcastTo",
     "FitTo",

@@ -299,6 +299,8 @@ cdef class CPUBackend(Backend):
             return calls.prepare_product(args[0], args[1], <PyObject*> args[2], args[3], call) and call.blas is NULL
         elif verb == "conv2d":
             return convolution.prepare_conv2d(args[0], args[1], args[2], args[3], args[4], args[5], args[6], args[7], call)
+        elif verb == "pool2d":
+            return convolution.prepare_pool2d(args[0], args[1], args[2], args[3], args[4], args[5], call)
         else:
             return False
         return True
