@@ -136,6 +136,7 @@ ERRORS = [
     (f"nd.conv2d_input_grad({G}, {W}, (2, 5, 7, 4))", "ValueError: conv2d_input_grad: grad has shape (2, 3, 4, 8), expected (2, 3, 5, 8)"),
     (f"nd.conv2d_input_grad({G}, {W}, (2, 5, 6))", "TypeError: conv2d_input_grad: shape of x (2, 5, 6): expected 4 ints"),
     (f"nd.conv2d_input_grad({G}, {W}, (2, -5, 6, 4))", "ValueError: conv2d_input_grad: shape of x (2, -5, 6, 4): expected 0 or more"),
+    (f"nd.conv2d_input_grad({G}, {W}, (2, 2**60, 6, 4))", "ValueError: conv2d_input_grad: shape of x (2, 1152921504606846976, 6, 4): expected 0 or more, below 2^60"),
     (f"nd.conv2d_input_grad({G}, {W}, (2**70, 5, 6, 4))", "ValueError: conv2d_input_grad: grad has shape (2, 3, 4, 8), expected (1180591620717411303424, 3, 4, 8)"),
     (f"nd.conv2d_weight_grad({X}, {G}, (3, 3, 4, 9))", "ValueError: conv2d_weight_grad: grad has shape (2, 3, 4, 8), expected (2, 3, 4, 9)"),
     (f"nd.max_pool2d({X}, 0)", "ValueError: max_pool2d: size 0: expected 1 to 2147483647"),
