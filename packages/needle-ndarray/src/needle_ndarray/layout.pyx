@@ -120,6 +120,11 @@ def broadcast_shapes(*shapes):
         raise BroadcastError(f"shapes {' and '.join(map(str, shapes))} do not broadcast") from None
 
 
+def alike(NDArray a not None, NDArray b not None):
+    """Whether shapes and dtypes are equal."""
+    return a._dtype == b._dtype and same_shape(a, b)
+
+
 cdef int widen(int ndim, Py_ssize_t* shape, NDArray a) noexcept:
     """Make of a shape what it and a's broadcast to; the number of axes, or -1 where they do not"""
     cdef int i, more = a._ndim - ndim

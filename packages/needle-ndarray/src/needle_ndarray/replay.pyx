@@ -143,6 +143,12 @@ cdef class Replay:
     def __dealloc__(self):
         free(self.codes)
 
+    def length_of(self, Py_ssize_t i):
+        """Calls that are made with call i: itself, and those that are a part of it."""
+        if not 0 <= i < self.count:
+            raise IndexError(f"Replay: no call {i} among {self.count}")
+        return self.prepared.calls[i].next - i if self.prepared.calls[i] is not NULL else 1
+
     cdef bint follows(self, Py_ssize_t i, Py_ssize_t j) except -1:
         """Whether call j may be a part of call i: of the same backend, and without numbers that change"""
         return j < self.count and self.targets[j] is self.targets[i] and self.patches[j] is None

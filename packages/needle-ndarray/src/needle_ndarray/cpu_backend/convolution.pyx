@@ -10,7 +10,7 @@ from needle_ndarray.blas cimport blas, reserve_buffers
 from needle_ndarray.buffer cimport Buffer, allocate as allocate_buffer
 from needle_ndarray.calls cimport POINTERS, Call
 from needle_ndarray.cpu_backend.guard cimport LARGEST, THREADS_FROM, THREADS_FROM_FLOPS, known
-from needle_ndarray.geometry cimport Geometry
+from needle_ndarray.geometry cimport Geometry, read_pair
 from needle_ndarray.kernels cimport conv, epilogue as epilogues, matmul as products, pool as pools
 from needle_ndarray.kernels.gemm cimport Blas
 from needle_ndarray.kernels.views cimport View
@@ -19,7 +19,6 @@ from needle_ndarray.optable cimport AVG_POOL_GRAD, CONV2D, INPUT_GRAD, MAX_POOL,
 from needle_ndarray.rules cimport Borrowed, Rule
 from needle_ndarray.threads cimport threads_for
 
-from needle_ndarray.geometry import pair
 from needle_ndarray.rules import RULES
 
 cdef enum:
@@ -29,17 +28,15 @@ cdef Rule CONV_RULE = RULES["conv2d"], MAX_POOL_RULE = RULES["max_pool2d"], AVG_
 cdef Rule MAX_POOL_GRAD_RULE = RULES["max_pool2d_grad"], AVG_POOL_GRAD_RULE = RULES["avg_pool2d_grad"]
 
 
-cdef tuple shape_of(const View* a):
-    return tuple([a.shape[i] for i in range(a.ndim)])
-
-
-cdef int describe(Geometry at, const View* x, const View* y, tuple places, Py_ssize_t kh, Py_ssize_t kw, conv.Conv* out,
+cdef int describe(Geometry at, const View* x, const View* y, Py_ssize_t kh, Py_ssize_t kw, conv.Conv* out,
                   Py_ssize_t* after) except -1:
-    """The sizes of a convolution or pooling from x to y, which has these places; after: the padding below and to the right"""
-    if places[0] != y.shape[1] or places[1] != y.shape[2]:
-        raise ValueError(f"{at.name}: the result has {y.shape[1]} x {y.shape[2]} places, expected {places[0]} x {places[1]}")
-    (out.top, after[0]), (out.left, after[1]) = at.padding
-    (out.sh, out.sw), (out.dh, out.dw) = at.stride, at.dilation
+    """The sizes of a convolution or pooling from x to y; after: the padding below and to the right"""
+    cdef Py_ssize_t oh, ow
+    at.fit(x.shape[1], x.shape[2], kh, kw, &oh, &ow)
+    if oh != y.shape[1] or ow != y.shape[2]:
+        raise ValueError(f"{at.name}: the result has {y.shape[1]} x {y.shape[2]} places, expected {oh} x {ow}")
+    out.top, out.left, after[0], after[1] = at.top, at.left, at.bottom, at.right
+    out.sh, out.sw, out.dh, out.dw = at.sh, at.sw, at.dh, at.dw
     out.n, out.h, out.w, out.c = x.shape[0], x.shape[1], x.shape[2], x.shape[3]
     out.kh, out.kw, out.oh, out.ow, out.f, out.groups = kh, kw, y.shape[1], y.shape[2], y.shape[3], at.groups
     out.pitch, out.strided, out.plane = kw, False, False
@@ -136,8 +133,8 @@ cdef int conv2d(Backend backend, Op op, object x, object weight, object y, tuple
     cdef Geometry at = Geometry(op.name, stride, padding, dilation, groups)
     CONV_RULE.guard(given, v)
     image, filters, result = v[0], v[1], v[2]
-    places = at.convolved(shape_of(&image), shape_of(&filters))[1:3]
-    describe(at, &image, &result, places, filters.shape[0], filters.shape[1], &g, after)
+    at.check_channels(image.shape[3], filters.shape)
+    describe(at, &image, &result, filters.shape[0], filters.shape[1], &g, after)
     out = y if code == CONV2D else x if code == INPUT_GRAD else weight
     if image.size == 0 or filters.size == 0 or result.size == 0:
         backend.fill(out, 0)
@@ -189,8 +186,8 @@ cdef bint prepare_conv2d(Op op, object x, object weight, object y, tuple stride,
     cdef Py_ssize_t count, first, i
     cdef Geometry at = Geometry(op.name, stride, padding, dilation, groups)
     CONV_RULE.guard(given, v)
-    places = at.convolved(shape_of(&v[0]), shape_of(&v[1]))[1:3]
-    describe(at, &v[0], &v[2], places, v[1].shape[0], v[1].shape[1], &g, after)
+    at.check_channels(v[0].shape[3], v[1].shape)
+    describe(at, &v[0], &v[2], v[1].shape[0], v[1].shape[1], &g, after)
     if not ((<NDArray> weight)._compact and (<NDArray> y)._compact):
         return False
     if v[0].size == 0 or v[1].size == 0 or v[2].size == 0:
@@ -309,9 +306,9 @@ cdef bint prepare_pool2d(Op op, object x, object out, tuple size, tuple stride, 
     cdef Py_ssize_t kh, kw
     cdef int i
     cdef Geometry at = Geometry(op.name, stride, padding)
-    kh, kw = pair(op.name, "size", size)
+    read_pair(op.name, "size", size, 1, &kh, &kw)
     (MAX_POOL_RULE if op.code == MAX_POOL else AVG_POOL_RULE).guard(given, v)
-    describe(at, &v[0], &v[1], at.places((v[0].shape[1], v[0].shape[2]), (kh, kw)), kh, kw, &call.plan.g, after)
+    describe(at, &v[0], &v[1], kh, kw, &call.plan.g, after)
     if not ((<NDArray> x)._compact and (<NDArray> out)._compact) or v[0].size == 0 or v[1].size == 0:
         return False
     for i in range(2):
@@ -337,7 +334,7 @@ cdef int pool2d(Backend backend, Op op, bint backward, object grad, object x, ob
     cdef char* y_at = NULL
     cdef int threads, dtype, code = op.code
     cdef Geometry at = Geometry(op.name, stride, padding)
-    kh, kw = pair(op.name, "size", size)
+    read_pair(op.name, "size", size, 1, &kh, &kw)
     if not backward:
         (MAX_POOL_RULE if largest else AVG_POOL_RULE).guard(given, v)
         image, result = v[0], v[1]
@@ -349,7 +346,7 @@ cdef int pool2d(Backend backend, Op op, bint backward, object grad, object x, ob
             given[0] = <Borrowed> grad
         (MAX_POOL_GRAD_RULE if largest else AVG_POOL_GRAD_RULE).guard(given, v)
         image, result = v[2 if largest else 1], v[0]
-    describe(at, &image, &result, at.places((image.shape[1], image.shape[2]), (kh, kw)), kh, kw, &g, after)
+    describe(at, &image, &result, kh, kw, &g, after)
     if image.size == 0 or result.size == 0:
         backend.fill(out, -INFINITY if largest and not backward else 0)
         return 0
