@@ -514,5 +514,5 @@ cdef class Backend:
         return False
 
     cdef int fuse(self, Call* call, list steps) except -1:
-        """Let a convolution that was prepared do the first of these calls (verb, args) too, which write over its result; how many."""
+        """Let a prepared convolution do the first of these calls (verb, args) too, which write over its result; how many."""
         return 0

@@ -107,7 +107,7 @@ cdef class Replay:
     cdef list written               # an array on each buffer of others that is written to
     cdef list graphs                # by call: (what runs this and the next ones as one, the call after them), or None; or None
 
-    def __cinit__(self, list calls not None, dict patches not None, list written not None, dict epilogues not None={}):
+    def __cinit__(self, list calls not None, dict patches not None, list written not None, dict epilogues=None):
         cdef Py_ssize_t i
         self.count = len(calls)
         self.codes = <int*> malloc((self.count + 1) * sizeof(int))
@@ -137,7 +137,7 @@ cdef class Replay:
         for i in range(self.count - 1, -1, -1):
             if self.codes[i] != REPEAT and self.patches[i] is None:
                 self.prepared.add(i, <Backend> self.targets[i], self.verbs[i], self.args[i])
-                if i in epilogues:
+                if epilogues is not None and i in epilogues:
                     self.prepared.fuse(i, [(self.verbs[j], self.args[j]) for j in range(i + 1, epilogues[i]) if self.follows(i, j)])
 
     def __dealloc__(self):

@@ -1,6 +1,5 @@
-"""The pass for what goes on with the result of a convolution, element by element: bias, batch norm in evaluation, relu, a residual sum."""
+"""The pass for what goes on with a convolution's result element by element: bias, batch norm in evaluation, relu, residual sums."""
 
-from math import prod
 from typing import TYPE_CHECKING
 
 from needle_ndarray.capture.calls import Call, View, renamed
@@ -13,31 +12,35 @@ MOST = 8  # steps of an epilogue
 
 
 def fuse_epilogues(plan: "Plan") -> None:
-    """Put elementwise calls right behind the convolution whose result they go on with, and let them write over it: a backend that has
-    epilogues then applies them to a part of the result while that is in the cache."""
+    """Put elementwise calls right behind the convolution whose result they go on with, and let them write over it.
+
+    A backend that has epilogues then applies them to a part of the result while that is in the cache.
+    """
     plan.has_epilogues = True
-    calls, writes, begins = plan.calls, plan.count_writes(), plan.first_uses()
+    calls, begins = plan.calls, plan.first_uses()
     readers: dict[int, list[int]] = {}
     for i, call in enumerate(calls):
         for buffer in plan.read(call):
             readers.setdefault(buffer, []).append(i)
     places = list(range(len(calls)))  # of each call: that of the last one of its chain
+    taken: set[int] = set()  # calls of a chain
     now: dict[int, int] = {}  # what a buffer has become
     for i, call in enumerate(calls):
         if not is_convolution(call):
             continue
         chain, y = [i], call.args[3]
-        while len(chain) <= MOST and plan.is_temporary(y.buffer) and writes[y.buffer] == 1:
+        while len(chain) <= MOST and plan.is_temporary(y.buffer):
             j = next(iter(readers.get(y.buffer, [])), i)
-            if len(readers.get(y.buffer, [])) != 1 or places[j] != j or not _goes_on(plan, calls[j], y):
+            if len(readers.get(y.buffer, [])) != 1 or j in taken or not _goes_on(plan, calls[j], y):
                 break
             out = calls[j].args[-1]
-            if calls[j].backend is not call.backend or writes[out.buffer] != 1 or begins[out.buffer] != j:
+            if calls[j].backend is not call.backend or out.buffer < 0 or begins[out.buffer] != j:
                 break
             if not _can_wait(plan, chain, j):
                 break
             chain.append(j)
             y = out
+        taken.update(chain)
         for j in chain:
             places[j] = chain[-1]
         now |= {calls[j].args[-1 if j > i else 3].buffer: y.buffer for j in chain[:-1]}
@@ -54,8 +57,7 @@ def _goes_on(plan: "Plan", call: Call, y: View) -> bool:
     if call.verb not in ("unary", "binary") or call.args[0].name not in STEPS:
         return False
     out, seen = call.args[-1], plan.views_of(call, y.buffer)
-    whole = prod(y.shape) * y.dtype.itemsize == plan.sizes[y.buffer] == plan.sizes.get(out.buffer)
-    return whole and len(seen) == 1 and out.dtype is y.dtype and _axes(seen[0]) == _axes(out) and _memory(out) == _memory(y)
+    return len(seen) == 1 and out.dtype is y.dtype and _axes(seen[0]) == _axes(out) and _memory(out) == _memory(y)
 
 
 def _axes(view: View) -> list[tuple[int, int]]:

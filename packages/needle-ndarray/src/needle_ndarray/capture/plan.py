@@ -58,7 +58,9 @@ class Plan:
         self.lent = {recorder.view(a).buffer for a in lent}
         self.fleeting = {recorder.view(a).buffer for a in moving}
         self.graphs: list[tuple[int, int]] = []  # calls that a backend runs as one: first, last + 1
-        self.has_epilogues = False  # whether elementwise calls after a convolution are applied to its result part by part
+        self.has_epilogues = (
+            False  # whether elementwise calls after a convolution are applied to its result part by part
+        )
         self.once: list[Call] = []  # run when the plan is made
         self.places: dict[int, int] = {}  # temporary buffers: bytes from the start of their arena
         self.arenas: list[tuple[Backend, int]] = []

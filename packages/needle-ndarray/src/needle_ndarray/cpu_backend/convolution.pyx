@@ -213,14 +213,15 @@ cdef bint prepare_conv2d(Op op, object x, object weight, object y, tuple stride,
 cdef bint lies_as(NDArray y, NDArray result) noexcept:
     """Whether y has all elements of a compact result, in whatever order of the axes"""
     cdef Py_ssize_t step = 1
-    cdef int i, k
+    cdef int axis = 0
     if y._buffer is not result._buffer or y._offset != result._offset or y._dtype != result._dtype or y._size != result._size:
         return False
-    for i in range(y._ndim):
-        for k in range(y._ndim):
-            if y._shape[k] > 1 and y._strides[k] == step:
-                step *= y._shape[k]
-                break
+    while axis < y._ndim:               # the axis that goes on where the last one ended
+        if y._shape[axis] > 1 and y._strides[axis] == step:
+            step *= y._shape[axis]
+            axis = 0
+        else:
+            axis += 1
     return step == y._size
 
 
