@@ -1,5 +1,5 @@
-"""Layer and batch norm, forward and backward, and the gradients of softmax and its relatives: compiled, because on a small array the
-way to the verb costs as much as the work.
+"""Norms, forward and backward, and gradients of softmax and its relatives: compiled, because on a small array the way to the verb
+costs as much as the work.
 """
 
 import math
@@ -121,6 +121,7 @@ def softmax_grad(grad, y, axis=-1):
     if axes is None:
         return rows_grad(SOFTMAX, SOFTMAX_GRAD, <NDArray> grad, <NDArray> y)
     if not ends_with(axes, <NDArray> y):
+        grad, y = as_floats((grad, y))
         return y * (grad - (y * grad).sum(axes, keepdims=True))
     return rows_grad(SOFTMAX, SOFTMAX_GRAD, merged(<NDArray> grad, axes), merged(<NDArray> y, axes)).reshape(y.shape)
 
@@ -132,6 +133,7 @@ def log_softmax_grad(grad, y, axis=-1):
     if axes is None:
         return rows_grad(LOG_SOFTMAX, LOG_SOFTMAX_GRAD, <NDArray> grad, <NDArray> y)
     if not ends_with(axes, <NDArray> y):
+        grad, y = as_floats((grad, y))
         return grad - y.exp() * grad.sum(axes, keepdims=True)
     return rows_grad(LOG_SOFTMAX, LOG_SOFTMAX_GRAD, merged(<NDArray> grad, axes), merged(<NDArray> y, axes)).reshape(y.shape)
 
@@ -147,8 +149,10 @@ def logsumexp_grad(grad, x, y, axis=None):
         if given.shape != lead and given.shape != kept:
             raise ValueError(f"logsumexp_grad: {name} has shape {given.shape}, expected {lead} or {kept} as x is {x.shape}")
     if not ends_with(axes, x):
+        grad, x, y = as_floats((grad, x, y))
         return grad.reshape(kept) * (x - y.where(y != -math.inf, 0.0).reshape(kept)).exp()
-    rows, values, upstream, out = LOGSUMEXP_GRAD.prepare(merged(x, axes), y.reshape(lead), grad.reshape(lead))
+    given = LOGSUMEXP_GRAD.inputs_of(merged(x, axes), y.reshape(lead), grad.reshape(lead))
+    rows, values, upstream, out = LOGSUMEXP_GRAD.prepare(*given)
     out._backend.rows_grad(LOGSUMEXP, upstream, rows, values, out)
     return as_given(out, grad, x).reshape(x.shape)
 
@@ -165,9 +169,16 @@ cdef tuple rows_along(str what, NDArray grad, NDArray y, object axis):
 
 cdef NDArray rows_grad(Op op, Rule rule, NDArray grad, NDArray y):
     cdef NDArray out
-    values, upstream, out = rule.prepare(y, grad)
+    values, upstream, out = rule.prepare(*rule.inputs_of(y, grad))
     out._backend.rows_grad(op, upstream, None, values, out)
     return as_given(out, grad, y)
+
+
+cdef list as_floats(tuple given):
+    """The arrays in one dtype, a float"""
+    dtype = result_type(*given)
+    dtype = dtype if dtype.is_float else result_type(dtype, "float32")
+    return [a.astype(dtype, copy=False) for a in given]
 
 
 cdef NDArray as_given(NDArray out, NDArray grad, NDArray x):

@@ -93,7 +93,7 @@ ctypedef void (*Row)(Rows* job, Py_ssize_t i, char* a, char* grad, char* out) no
 
 cdef struct Rows:               # a call: what its tasks read and write
     int op
-    Row one                     # by its address: made part of the loop over rows, the logarithm of short ones took 1.1 times as long
+    Row one                     # by its address: as part of the loop over rows, the logarithm of short ones took 1.1 times as long
     const View* a               # rows of n elements
     const View* grad            # of logsumexp and cross-entropy one for each row; NULL for losses
     const View* labels          # one for each row

@@ -179,7 +179,8 @@ cdef void tile_in(const W* a, Py_ssize_t row_stride, Py_ssize_t stride, W* out, 
             out[r * columns + j] = a[r * row_stride + j * stride]
 
 
-cdef void tile_out(const W* a, W* out, Py_ssize_t row_stride, Py_ssize_t stride, Py_ssize_t rows, Py_ssize_t columns) noexcept nogil:
+cdef void tile_out(const W* a, W* out, Py_ssize_t row_stride, Py_ssize_t stride, Py_ssize_t rows,
+                   Py_ssize_t columns) noexcept nogil:
     """out[r * row_stride + j * stride] = a[r, j], the reverse of tile_in"""
     cdef Py_ssize_t first = 0, r, j
     cdef bint square = rows == TILE and row_stride == 1
