@@ -15,6 +15,7 @@ from needle.autograd.arguments cimport as_constant
 from needle.autograd.arrays cimport Arrays, load_arrays
 from needle.autograd.backward cimport backward
 from needle.autograd.dtype_rules cimport FLOAT32, to_array
+from needle.autograd.memory cimport gradient_of
 from needle.autograd.modes cimport means_torch, modes_here
 from needle.autograd.naming cimport show_in_autograd
 from needle.autograd.operators cimport operators, with_scalar
@@ -131,7 +132,7 @@ cdef class Tensor(Value):
         looks += 1
         if modes_here().used is not NULL:
             note_used((self,), modes_here(), False)
-        return self.gradient
+        return gradient_of(self)
 
     @grad.setter
     def grad(self, value):
@@ -144,7 +145,7 @@ cdef class Tensor(Value):
             if value is None and not active_recorder().calls:
                 active_recorder().cleared[id(self)] = self
                 note_dropped(self, modes_here())
-        self.gradient = value
+        self.gradient, self.lent = value, NULL
 
     def numpy(self):
         """A NumPy copy of the values."""
@@ -513,8 +514,10 @@ cdef class Tensor(Value):
         if dim0 is not None and dim1 is not None and axes is None:
             axes = (dim0, dim1)
         if len(axes_to_swap) == 1 and axes is None:
-            return operators().ops.transpose(self, axes_to_swap[0])
-        return operators().ops.transpose(self, axes_to_swap or axes)
+            axes = axes_to_swap[0]
+        elif axes_to_swap:
+            axes = axes_to_swap
+        return apply(operators().ops.Transpose(axes), (self,))
 
     def permute(self, *axes, dims=None):
         return apply(operators().ops.Permute(dims if dims is not None else axes[0] if len(axes) == 1 else axes), (self,))
