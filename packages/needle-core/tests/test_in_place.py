@@ -402,6 +402,108 @@ def test_a_copied_gradient_can_be_differentiated_again():
     assert v.grad.tolist() == [[3.0, 3.0]] * 2
 
 
+# ---- One gradient for several leaves: copied when somebody looks, who may write --------------------------------------------------
+
+LOOKS = {
+    "grad": lambda x: x.grad.realize_cached_data(),
+    "step": lambda x: autograd.with_gradients([x])[2][0],
+    "cached_data": lambda x: x.grad.cached_data,
+    "detach": lambda x: x.grad.detach().realize_cached_data(),
+}
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("first", [0, 1, 2])
+def test_a_write_to_one_gradient_leaves_the_others_alone(look, first, accumulate):
+    leaves = [ndl.Tensor([1.0, 2.0]) for _ in range(3)]
+    scale = ndl.Tensor([3.0, 5.0], requires_grad=False)
+    ((leaves[0] + leaves[1] + leaves[2]) * scale).sum().backward(accumulate=accumulate)
+    for turn in range(3):
+        x = leaves[(first + turn) % 3]
+        LOOKS[look](x)[...] = -float(turn + 1)
+    for turn in range(3):
+        assert leaves[(first + turn) % 3].grad.tolist() == [-float(turn + 1)] * 2
+
+
+def shared():
+    """Two leaves that have one gradient, g, which also is an input in the graph of another's; its product with a."""
+    a, b, c = (ndl.Tensor([n, 2.0]) for n in (1.0, 3.0, 5.0))
+    scale = ndl.Tensor([3.0, 5.0])  # g has a graph
+    ((a * b + c) * scale).sum().backward()
+    return a, b, c
+
+
+def test_a_gradient_that_nobody_looks_at_is_not_copied():
+    seen = []
+    for read in (False, True):
+        before = nd.memory_stats()["live_bytes"]
+        a, b, c = shared()
+        seen.append(c.grad if read else None)
+        seen.append(nd.memory_stats()["live_bytes"] - before)
+        del a, b, c
+    assert seen[1] < seen[3] and type(seen[2].op).__name__ == "Clone"
+
+
+def test_a_graph_that_has_the_gradient_of_a_leaf_is_not_written_to():
+    a, b, c = shared()
+    c.grad.realize_cached_data()[...] = 0.0
+    assert b.grad.tolist() == [3.0, 10.0] and a.grad.tolist() == [9.0, 10.0]
+    a.grad.sum().backward()  # d/db of (g b): g, as it was
+    assert b.grad.tolist() == [3.0, 5.0]
+
+
+def test_looking_within_no_grad_and_lazy_mode_keeps_the_graph():
+    for mode in (ndl.no_grad, ndl.lazy_mode):
+        *_, c = shared()
+        with mode():
+            grad = c.grad
+        assert grad.requires_grad and grad is c.grad and grad.cached_data is not None
+
+
+def test_what_an_op_holds_is_not_lent():
+    kept = []
+
+    class Keep(ndl.TensorOp):
+        def compute(self, x):
+            return x * 1.0
+
+        def gradient(self, out_grad, node):
+            kept.append(out_grad)
+            return out_grad
+
+    a, b = ndl.Tensor([1.0, 2.0]), ndl.Tensor([3.0, 4.0])
+    scale = ndl.Tensor([3.0, 5.0], requires_grad=False)
+    ((a + Keep()(b)) * scale).sum().backward()
+    kept[0].realize_cached_data()[...] = 0.0
+    assert a.grad.tolist() == b.grad.tolist() == [3.0, 5.0]
+
+
+def test_a_write_through_a_graph_before_anybody_has_looked_is_an_error():
+    a, _, c = shared()
+    g = a.grad.inputs[0]
+    assert g.tolist() == [3.0, 5.0]
+    g.realize_cached_data()[...] = 0.0
+    del g
+    with pytest.raises(
+        RuntimeError, match=r"the gradient of shape \(2,\) was changed in place through a node of a graph"
+    ):
+        _ = c.grad
+    c.grad = None
+    assert c.grad is None
+
+
+def test_a_gradient_that_is_set_is_the_one_that_is_read():
+    a, b, c = shared()
+    del a, b
+    c.grad = None
+    for _ in range(20):  # in the place in memory where the one before was
+        c.grad = ndl.Tensor([1.0, 1.0])
+        mine = c.grad
+        assert c.grad is mine
+        c.grad = mine = None
+
+
 def test_what_nobody_shares_is_not_copied():
     """A layer's gradients come from their products and sums: no op in between."""
     x, w, b = ndl.Tensor(np.ones((4, 3)), requires_grad=False), ndl.Tensor(np.ones((3, 2))), ndl.Tensor(np.ones(2))

@@ -25,7 +25,7 @@ from needle_ndarray.layout cimport (
 from needle_ndarray.operands cimport assign, dtype_code, from_host, hears_numbers, is_array_like, is_scalar
 from needle_ndarray.optable cimport BFLOAT16, FLOAT16, FLOAT32, FLOAT64, INT32, INT64, UINT8, itemsize
 
-from needle_ndarray import arguments, capsules, dispatch, layout, operands, optimizer_steps
+from needle_ndarray import dispatch, layout, operands, optimizer_steps
 from needle_ndarray.backend import ARG_REDUCE, BINARY, REDUCE, ROWS, SCAN, UNARY
 from needle_ndarray.dispatch import last_axis_op, scan_op, where_op
 from needle_ndarray.dtypes import DTYPES, dtype as to_dtype_object
@@ -34,12 +34,10 @@ from needle_ndarray.layout import bounded, normal_axes
 # Everybody imports from here what the modules of the array define for Python. They need the class below while they are
 # initialised, so this module has to come first.
 globals().update({name: getattr(module, name) for module, names in [
-    (layout, "BroadcastError broadcast_shapes"),
+    (layout, "BroadcastError alike broadcast_shapes"),
     (operands, "constant_like"),
-    (dispatch, "unary_op binary_op reduce_op arg_reduce_op unary_function binary_function linear accumulate"),
-    (arguments, "alike bounds"),
+    (dispatch, "unary_op binary_op reduce_op arg_reduce_op unary_function binary_function bounds linear accumulate"),
     (optimizer_steps, "run_step"),
-    (capsules, "NBYTES DTYPE_CODE VERSION SOLE_OWNER"),
 ] for name in names.split()})
 
 cdef extern from "Python.h":

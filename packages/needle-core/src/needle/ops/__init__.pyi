@@ -305,10 +305,6 @@ def take(
     dims: SupportsIndex | None = ...,
 ) -> Tensor: ...
 def embedding(ids: Any, weight: Tensor) -> Tensor: ...
-
-ROWS_PRODUCT: RowsProduct
-LINEAR: Linear
-
 def matmul(a: Tensor, b: Tensor) -> Tensor: ...
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor: ...
 def einsum(subscripts: str, *operands: Any) -> Tensor: ...
@@ -468,10 +464,6 @@ def rnn(
     nonlinearity: str = "tanh",
 ) -> tuple[Tensor, Tensor]: ...
 def flip(a: Tensor, axes: Axes = None, *, axis: Axes = ..., dim: Axes = ..., dims: Axes = ...) -> Tensor: ...
-
-SUM_OF_ROWS: Summation
-SUM_OF_ROWS_KEPT: Summation
-
 def var(
     a: Tensor,
     axes: Axes = None,
@@ -778,8 +770,6 @@ __all__ = [
     "MatMul",
     "Linear",
     "RowsProduct",
-    "ROWS_PRODUCT",
-    "LINEAR",
     "Einsum",
     "matmul",
     "linear",
@@ -826,8 +816,6 @@ __all__ = [
     "rnn",
     "flip",
     "Summation",
-    "SUM_OF_ROWS",
-    "SUM_OF_ROWS_KEPT",
     "Mean",
     "BroadcastTo",
     "FitTo",

@@ -156,9 +156,10 @@ class Plan:
         return built
 
     def forget(self, inputs: Iterable[int]) -> None:
-        """Let go of inputs it was recorded with, by their number: it will be pointed at others."""
+        """Let go of inputs it was recorded with, by their number: it will be pointed at others. And of what only passes ask."""
         for number in inputs:
             self.outside.pop(number, None)
+        self._touched.clear()
 
     def __repr__(self) -> str:
         return f"<Plan of {len(self.calls)} calls, {self.nbytes:,} bytes>"

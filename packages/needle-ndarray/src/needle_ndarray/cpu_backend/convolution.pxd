@@ -7,3 +7,4 @@ cdef int pool2d(Backend backend, Op op, bint backward, object grad, object x, ob
                 tuple padding) except -1
 cdef bint prepare_conv2d(Op op, object x, object weight, object y, tuple stride, tuple padding, tuple dilation, Py_ssize_t groups,
                          Call* call) except -1
+cdef bint prepare_pool2d(Op op, object x, object out, tuple size, tuple stride, tuple padding, Call* call) except -1

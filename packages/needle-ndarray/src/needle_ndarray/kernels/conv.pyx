@@ -5,7 +5,8 @@
 from libc.string cimport memcpy, memset
 
 from needle_ndarray.kernels.direct cimport (
-    adjoint_of, band_rows, band_tasks, direct, fits, many_small, packed_elements, padded_elements, part_elements, weight_part)
+    adjoint_of, band_rows, band_tasks, direct, fits, is_plane, many_small, packed_elements, padded_elements, part_elements,
+    weight_part)
 from needle_ndarray.kernels.gemm cimport Blas, add_transposed_product, multiply, multiply_transposed
 from needle_ndarray.kernels.memoryviews cimport images, matrices, matrix, strided_rows, vector
 from needle_ndarray.kernels.views cimport FLOAT32, F
@@ -84,6 +85,7 @@ cdef Plan planned(int op, int dtype, const Conv* g) noexcept nogil:
         if plan.algorithm == TILES:
             plan.thread_elements = part_elements(g, itemsize)
     elif plan.algorithm == TILES:
+        plan.g.plane = op == CONV2D and is_plane(g, itemsize)
         plan.rows, plan.tasks = band_rows(&plan.g, itemsize), band_tasks(&plan.g, itemsize)
         plan.thread_elements = padded_elements(&plan.g, itemsize)
         plan.shared_elements = packed_elements(&plan.g, plan.adjoint, itemsize)

@@ -3,6 +3,7 @@ from needle_ndarray.kernels.views cimport F
 
 cdef bint fits(const Conv* g, int itemsize) noexcept nogil
 cdef Conv adjoint_of(const Conv* g) noexcept nogil
+cdef bint is_plane(const Conv* g, int itemsize) noexcept nogil
 cdef bint many_small(const Conv* g, int itemsize) noexcept nogil
 cdef Py_ssize_t band_rows(const Conv* g, int itemsize) noexcept nogil
 cdef Py_ssize_t band_tasks(const Conv* g, int itemsize) noexcept nogil
