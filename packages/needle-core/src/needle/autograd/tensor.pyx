@@ -513,8 +513,10 @@ cdef class Tensor(Value):
         if dim0 is not None and dim1 is not None and axes is None:
             axes = (dim0, dim1)
         if len(axes_to_swap) == 1 and axes is None:
-            return operators().ops.transpose(self, axes_to_swap[0])
-        return operators().ops.transpose(self, axes_to_swap or axes)
+            axes = axes_to_swap[0]
+        elif axes_to_swap:
+            axes = axes_to_swap
+        return apply(operators().ops.Transpose(axes), (self,))
 
     def permute(self, *axes, dims=None):
         return apply(operators().ops.Permute(dims if dims is not None else axes[0] if len(axes) == 1 else axes), (self,))
