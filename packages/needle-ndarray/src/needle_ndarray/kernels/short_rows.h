@@ -92,7 +92,7 @@ NEEDLE_INLINE void FN(fold_four)(const int op, const T *a, ptrdiff_t stride, ptr
     ptrdiff_t j = 0;
     FN(columns_of)(a, stride, column);
     so_far.extreme = column[0];
-    so_far.total += op == NEEDLE_FOLD_PROD;
+    so_far.total += (FN(total))(op == NEEDLE_FOLD_PROD);
     for (; j + 4 <= n; j += 4) {
         FN(columns_of)(a + j, stride, column);
         for (int c = 0; c < 4; c++)
@@ -111,7 +111,8 @@ NEEDLE_INLINE void FN(fold_four)(const int op, const T *a, ptrdiff_t stride, ptr
     else if (op == NEEDLE_FOLD_MAX || op == NEEDLE_FOLD_MIN)
         total = __builtin_convertvector(so_far.extreme, FN(totals));
     else
-        total = __builtin_convertvector(op == NEEDLE_FOLD_ANY ? so_far.found & 1 : 1 + so_far.found, FN(totals));
+        total =
+            __builtin_convertvector(op == NEEDLE_FOLD_ANY ? so_far.found & (INTEGER) 1 : so_far.found + (INTEGER) 1, FN(totals));
     memcpy(out, &total, sizeof total);
 }
 
