@@ -403,6 +403,12 @@ cdef class Backend:
         """out = op over the last axis of a, which is not empty; out has a's shape, for logsumexp without the last axis"""
         defaults().rows(self, op, a, out)
 
+    cpdef rows_grad(self, Op op, object grad, object x, object y, object out):
+        """out = the gradient of x, when that of y = rows(op, x) is grad: of softmax y (grad - sum y grad), of log_softmax
+        grad - e^y sum grad, of logsumexp grad e^(x - y), 0 where y is -inf. Only logsumexp needs x, which is None for the others
+        """
+        defaults().rows_grad(self, op, grad, x, y, out)
+
     cpdef cross_entropy(self, object logits, object labels, object out):
         """out = -log softmax(logits)[label], over the last axis; labels are int64, every one in [0, logits.shape[-1])"""
         defaults().cross_entropy(self, logits, labels, out)

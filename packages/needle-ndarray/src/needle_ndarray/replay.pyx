@@ -24,12 +24,13 @@ cdef enum:
 
 cdef enum Code:
     OTHER, REPEAT, FILL, COPY, UNARY, BINARY, WHERE, REDUCE, MATMUL, LINEAR, ROWS, CROSS_ENTROPY, CROSS_ENTROPY_GRAD, NORM
-    NORM_GRAD, TAKE, SCATTER, STEP
+    NORM_GRAD, TAKE, SCATTER, STEP, ROWS_GRAD
 
 cdef dict CODES = {
     "repeat": REPEAT, "fill": FILL, "copy": COPY, "unary": UNARY, "binary": BINARY, "where": WHERE, "reduce": REDUCE,
     "matmul": MATMUL, "linear": LINEAR, "rows": ROWS, "cross_entropy": CROSS_ENTROPY, "cross_entropy_grad": CROSS_ENTROPY_GRAD,
     "norm": NORM, "norm_grad": NORM_GRAD, "take": TAKE, "scatter": SCATTER, "step": STEP,
+    "rows_grad": ROWS_GRAD,
 }
 
 
@@ -230,6 +231,8 @@ cdef class Replay:
             backend.where(at(args, 0), at(args, 1), at(args, 2), at(args, 3))
         elif code == ROWS:
             backend.rows(<Op> at(args, 0), at(args, 1), at(args, 2))
+        elif code == ROWS_GRAD:
+            backend.rows_grad(<Op> at(args, 0), at(args, 1), at(args, 2), at(args, 3), at(args, 4))
         elif code == CROSS_ENTROPY:
             backend.cross_entropy(at(args, 0), at(args, 1), at(args, 2))
         elif code == CROSS_ENTROPY_GRAD:

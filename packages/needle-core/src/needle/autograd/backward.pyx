@@ -1,7 +1,7 @@
 """Reverse mode: the walk over a graph from its end.
 
 Each op's `gradient` builds the gradients of its inputs out of ops, so gradients have a graph of their own and can be
-differentiated again. What may be forgotten on the way is `memory`'s business: `own`, `lend`, `release`, `release_all`.
+differentiated again. What may be forgotten on the way is `memory`'s business: `own`, `release`, `release_all`.
 """
 
 cimport cython
@@ -15,7 +15,7 @@ from needle_ndarray.extension import active_recorder, bounded
 
 from needle.autograd.arguments cimport as_constant
 from needle.autograd.arrays cimport Arrays, load_arrays
-from needle.autograd.memory cimport is_dense, is_private, lend, own, release, release_all, sum_and_release
+from needle.autograd.memory cimport own, release, release_all, sum_and_release
 from needle.autograd.modes cimport Modes, modes_here
 from needle.autograd.operators cimport operators
 from needle.autograd.recording cimport apply, realize
@@ -39,7 +39,6 @@ cdef class Walk(Graph):
     cdef set targets                    # ids of the values asked for; None: every leaf, and what retains its gradient
     cdef bytearray useful               # by number: whether it lies between a root and a target; None: all do
     cdef dict found                     # gradients of targets, by id
-    cdef list lending                   # nodes whose gradient others hold as well, as far as the walk has come
     cdef bint accumulate                # add to the `.grad` that is there
     cdef bint plain                     # gradients without a graph
 
@@ -47,7 +46,7 @@ cdef class Walk(Graph):
         """Order the graph of `roots`, whose gradients are `grads`; gradients go to `targets`, or if these are None to `.grad`."""
         cdef Py_ssize_t i
         self.explore(roots, True)
-        self.arrived, self.lending = [None] * self.count, []
+        self.arrived = [None] * self.count
         if targets is not None:
             self.aim(targets)
         for i in range(len(roots)):
@@ -92,7 +91,8 @@ cdef class Walk(Graph):
                 if grad is not None and node.hooks is not None:
                     grad = call_hooks(node, own(grad, made))
                 if grad is not None and self.is_asked_for(node):
-                    self.keep(node, grad, made)
+                    grad = own(grad, made)
+                    self.keep(node, grad)
                 if grad is not None and node.op is not None:
                     here.guarded = <PyObject*> node
                     self.send(node, number, grad)
@@ -103,9 +103,6 @@ cdef class Walk(Graph):
                     node.gradient = None        # it did not take part: no stale gradient stays
                 self.values[number] = None
                 release(node, 1)
-            grad = None
-            if self.lending:
-                lend(self.lending)
         finally:
             here.made, here.guarded, here.no_grad, here.walking = outer.made, outer.guarded, outer.no_grad, outer.walking
         if outer.made is not NULL:
@@ -115,24 +112,16 @@ cdef class Walk(Graph):
     cdef bint is_asked_for(self, Value node):
         return node.op is None or node.retains_grad if self.targets is None else id(node) in self.targets
 
-    cdef int keep(self, Value node, object grad, list made) except -1:
+    cdef int keep(self, Value node, object grad) except -1:
         """Put a gradient where it is asked for: into `.grad`, or among those found."""
-        cdef Modes* here = modes_here()
         if self.targets is not None:
-            self.found[id(node)] = own(grad, made)
+            self.found[id(node)] = grad
             return 0
         if self.accumulate and node.gradient is not None:
             before = make_leaf(type(grad), realize(<Value?> node.gradient), False)
             grad = before + grad if isinstance(grad, TensorTuple) else apply(operators().add, (before, grad))
         elif node.gradient is not None and node.looked == looks and node.gradient is not grad and "replacing" not in told:
             _hints.warn_of_replacing()  # nobody has looked at any gradient since this one came
-        node.lent = NULL
-        if not is_private(<Value> grad, made, 2):       # held here and by `run`
-            if here.used is not NULL or here.trace is not NULL or not is_dense(<Value> grad):
-                grad = own(grad, made)
-            else:
-                node.lent = <PyObject*> grad
-                self.lending.append(node)
         node.gradient, node.looked = grad, looks
         return 0
 

@@ -17,15 +17,6 @@ cdef int release(Value value, Py_ssize_t held) except -1
 cdef int release_all(list made) except -1
 cdef object sum_and_release(list terms)
 cdef object own(object grad, list made)
-cdef bint is_dense(Value grad) noexcept
-cdef bint is_private(Value grad, list made, Py_ssize_t held) noexcept
-cdef int lend(list nodes) except -1
-cdef object settled_gradient(Value node)
-
-
-cdef inline object gradient_of(Value node):
-    """The gradient of a node for somebody who may write to it, in memory of its own from now on"""
-    return node.gradient if node.lent is NULL or node.lent is not <PyObject*> node.gradient else settled_gradient(node)
 
 
 cdef inline void add_uses(tuple inputs) noexcept:

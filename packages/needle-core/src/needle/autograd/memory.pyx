@@ -10,13 +10,10 @@ the engine's own, which whoever asks counts (`held`).
 Two ask. Recording: an input that no gradient looks at (`needed`) goes before backward, as soon as the caller has let go of it.
 Backward: every value, and what a gradient has made on its way, goes once the walk is past it.
 
-Whether a gradient may be handed out as it is, or has to be copied, is the same kind of question, so it is answered here too. The
-gradient of a leaf is in nobody else's memory once somebody has looked at it. Before that, leaves may share one with each other
-and with graphs (`lent`): `a + b` has one gradient for both, which most programs never write to.
+Whether a gradient may be handed out as it is, or has to be copied, is the same kind of question, so it is answered here too.
 """
 
 from cpython.object cimport PyObject
-from libc.string cimport memset
 
 from needle.autograd.arrays cimport Arrays, load_arrays
 from needle.autograd.modes cimport Modes, modes_here
@@ -27,7 +24,6 @@ from needle.autograd.values cimport Op, TensorTuple, Value
 
 cdef extern from *:
     Py_ssize_t Py_REFCNT(PyObject* value) noexcept nogil
-    int PyList_SetSlice(object values, Py_ssize_t low, Py_ssize_t high, PyObject* others) except -1
 
 cdef Arrays arrays = load_arrays()
 
@@ -112,7 +108,8 @@ cdef int release_all(list made) except -1:
     cdef Value value
     for value in made:
         release(value, 2)               # held by the list and by the variable
-    return PyList_SetSlice(made, 0, len(made), NULL)        # `del made[:]` makes a slice first
+    del made[:]
+    return 0
 
 
 cdef object sum_and_release(list terms):
@@ -134,59 +131,13 @@ cdef object own(object grad, list made):
     The copy is recorded, so that it can be differentiated.
     """
     cdef Value value = <Value> grad     # one reference more
-    return grad if isinstance(grad, TensorTuple) or is_private(value, made, 2) else apply(operators().clone, (grad,))
-
-
-cdef bint is_private(Value grad, list made, Py_ssize_t held) noexcept:
-    """Whether only the `held` references of the caller, and the list of what was just made, hold a gradient and its memory"""
-    cdef Py_ssize_t n = len(made)
+    cdef Py_ssize_t n = len(made), held = 2
     if n and <PyObject*> made[n - 1] is <PyObject*> grad:
-        held += 1
-    return grad.uses == 0 and Py_REFCNT(<PyObject*> grad) <= held and is_dense(grad)
-
-
-cdef bint is_dense(Value grad) noexcept:
-    """Whether no other array, and no other view, has its memory, and each element a place of its own"""
-    return grad.array is not None and type(grad.array) is not tuple and arrays.is_sole_owner(<PyObject*> grad.array)
-
-
-cdef int lend(list nodes) except -1:
-    """After a walk: gradients of these nodes that only they and graphs hold stay in their common memory until somebody looks.
-
-    What anybody else holds, and could write to, is copied now.
-    """
-    cdef Value node, grad
-    cdef dict holders = {}
-    for node in nodes:
-        holders[id(node.gradient)] = holders.get(id(node.gradient), 0) + 1
-    for node in nodes:
-        grad = <Value> node.gradient
-        if not is_dense(grad) or Py_REFCNT(<PyObject*> grad) > grad.uses + <Py_ssize_t> holders[id(grad)] + 1:    # and `grad`
-            holders[id(grad)] -= 1
-            node.gradient = None
-            node.gradient, node.lent = own(grad, []), NULL
-    return 0
-
-
-cdef object settled_gradient(Value node):
-    """A gradient that was lent: itself where the others are gone by now, else a copy, recorded like those of the walk"""
-    cdef Value grad = <Value> node.gradient
-    cdef Modes* here = modes_here()
-    cdef Modes outer = here[0]
-    if grad.uses != 0 or Py_REFCNT(<PyObject*> grad) > 2 or not is_dense(grad):     # held by the node and by the variable
-        if grad.array is not None and last_write(grad.array) > grad.stamp:
-            raise RuntimeError(f"the gradient of shape {grad.array.shape} was changed in place through a node of a graph that has"
-                               " it too, before anybody had looked at it")
-        memset(here, 0, sizeof(Modes))
-        here.lazy = 2                   # whatever holds where `.grad` is read: the copy is a part of the walk
-        try:
-            copy = apply(operators().clone, (grad,))
-        finally:
-            here[0] = outer
-        if node.gradient is grad:       # or another thread has been here meanwhile
-            node.gradient = copy
-    node.lent = NULL
-    return node.gradient
+        held = 3
+    if isinstance(grad, TensorTuple) or value.uses == 0 and Py_REFCNT(<PyObject*> grad) <= held and value.array is not None \
+            and arrays.is_sole_owner(<PyObject*> value.array):
+        return grad
+    return apply(operators().clone, (grad,))
 
 
 def release_made(function, args):

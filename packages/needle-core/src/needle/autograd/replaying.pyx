@@ -12,7 +12,6 @@ from needle_ndarray.extension import Runner, like
 from needle.autograd.arrays cimport Arrays, load_arrays
 from needle.autograd.dtype_rules cimport get_default_dtype
 from needle.autograd.guards cimport Guard
-from needle.autograd.memory cimport gradient_of
 from needle.autograd.modes cimport Modes, is_lazy, means_torch, modes_here
 from needle.autograd.recording cimport flag_bits, realize
 from needle.autograd.tensor cimport Tensor
@@ -208,7 +207,7 @@ cdef class Bound:
             else:
                 self.given.stamp = arrays.clock[0]
             if target.gradient is not self.given:
-                target.gradient, target.lent = self.given, NULL
+                target.gradient = self.given
         return 0
 
 
@@ -298,7 +297,7 @@ cdef class TensorPlan:
         for i in range(len(self.gradients)):
             entry = <tuple> self.gradients[i]
             value = <Value> entry[0]
-            if value.gradient is None or not entry[1].fits(realize(<Value> gradient_of(value))):
+            if value.gradient is None or not entry[1].fits(realize(<Value> value.gradient)):
                 return False
             if entry[3] != i and not same_place(value, <Value> (<tuple> self.gradients[entry[3]])[0]):
                 return False

@@ -15,7 +15,6 @@ from needle.autograd.arguments cimport as_constant
 from needle.autograd.arrays cimport Arrays, load_arrays
 from needle.autograd.backward cimport backward
 from needle.autograd.dtype_rules cimport FLOAT32, to_array
-from needle.autograd.memory cimport gradient_of
 from needle.autograd.modes cimport means_torch, modes_here
 from needle.autograd.naming cimport show_in_autograd
 from needle.autograd.operators cimport operators, with_scalar
@@ -132,7 +131,7 @@ cdef class Tensor(Value):
         looks += 1
         if modes_here().used is not NULL:
             note_used((self,), modes_here(), False)
-        return gradient_of(self)
+        return self.gradient
 
     @grad.setter
     def grad(self, value):
@@ -145,7 +144,7 @@ cdef class Tensor(Value):
             if value is None and not active_recorder().calls:
                 active_recorder().cleared[id(self)] = self
                 note_dropped(self, modes_here())
-        self.gradient, self.lent = value, NULL
+        self.gradient = value
 
     def numpy(self):
         """A NumPy copy of the values."""

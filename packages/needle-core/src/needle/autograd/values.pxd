@@ -34,7 +34,6 @@ cdef class Value:
     cdef object spec                    # (shape, dtype, device) of dropped data
     cdef readonly object origin         # in anomaly and in lazy mode, and in a trace: the line that made it
     cdef object gradient                # of a leaf, or after retain_grad()
-    cdef PyObject* lent                 # the gradient, while others hold it too: see `memory.gradient_of`
     cdef long long looked               # `looks` when backward put the gradient there
     cdef list hooks                     # called with the gradient
     cdef bint retains_grad

@@ -14,7 +14,7 @@ from needle_ndarray.extension import bounded
 
 from needle.autograd.arrays cimport Arrays, load_arrays
 from needle.autograd.backward cimport fit
-from needle.autograd.memory cimport forget_candidate, gradient_of, remove_uses
+from needle.autograd.memory cimport forget_candidate, remove_uses
 from needle.autograd.modes cimport modes_here
 from needle.autograd.naming cimport show_in_autograd
 from needle.autograd.operators cimport Operators, operators
@@ -286,7 +286,7 @@ def with_gradients(params):
     for p in params:
         if p.gradient is not None:
             chosen.append(p)
-            a, g = realize(p), realize(<Tensor?> gradient_of(p))
+            a, g = realize(p), realize(<Tensor?> p.gradient)
             data.append(a)
             grads.append(g)
             fits = fits and arrays.is_compact(<PyObject*> a) and arrays.alike(<PyObject*> a, <PyObject*> g)

@@ -83,9 +83,12 @@ from needle.ops.reductions import CumSum as CumSum
 from needle.ops.reductions import Deviation as Deviation
 from needle.ops.reductions import FitTo as FitTo
 from needle.ops.reductions import LogSoftmax as LogSoftmax
+from needle.ops.reductions import LogSoftmaxGrad as LogSoftmaxGrad
 from needle.ops.reductions import LogSumExp as LogSumExp
+from needle.ops.reductions import LogSumExpGrad as LogSumExpGrad
 from needle.ops.reductions import Mean as Mean
 from needle.ops.reductions import Softmax as Softmax
+from needle.ops.reductions import SoftmaxGrad as SoftmaxGrad
 from needle.ops.reductions import Summation as Summation
 from needle.ops.shapes import Concatenate as Concatenate
 from needle.ops.shapes import Dilate as Dilate
@@ -819,8 +822,11 @@ __all__ = [
     "Deviation",
     "CumSum",
     "LogSumExp",
+    "LogSumExpGrad",
     "Softmax",
+    "SoftmaxGrad",
     "LogSoftmax",
+    "LogSoftmaxGrad",
     "var",
     "std",
     "cumsum",

@@ -312,6 +312,11 @@ cdef class CPUBackend(Backend):
             return
         network.rows(op, a, out)
 
+    cpdef rows_grad(self, Op op, object grad, object x, object y, object out):
+        if self.listener is not None and self.listener.heard("rows_grad", (op, grad, x, y, out)):
+            return
+        network.rows_grad(op, grad, x, y, out)
+
     cpdef cross_entropy(self, object logits, object labels, object out):
         if self.listener is not None and self.listener.heard("cross_entropy", (logits, labels, out)):
             return

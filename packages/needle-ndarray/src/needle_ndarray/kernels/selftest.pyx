@@ -10,7 +10,9 @@ from needle_ndarray.kernels.conv cimport (
 from needle_ndarray.kernels.gemm cimport Blas
 from needle_ndarray.kernels.index cimport scatter_add_views, take_views
 from needle_ndarray.kernels.matmul cimport matmul_views
-from needle_ndarray.kernels.nn cimport LOG_SOFTMAX, LOGSUMEXP, SOFTMAX, cross_entropy_views, softmax_views
+from needle_ndarray.kernels.nn cimport (
+    LOG_SOFTMAX, LOGSUMEXP, SOFTMAX, cross_entropy_views, softmax_grad_views, softmax_views
+)
 from needle_ndarray.kernels.norm cimport (
     batch_norm_grad_views, batch_norm_views, layer_norm_grad_views, layer_norm_views
 )
@@ -132,6 +134,9 @@ def rows(dtype):
     for i, op in enumerate((SOFTMAX, LOG_SOFTMAX, LOGSUMEXP)):
         v[0], v[1] = seen(x), seen(results[i])
         softmax_views(op, &v[0], &v[1], 1)
+        results.append(np.zeros((9, 37), dtype))
+        v[2], v[3] = seen(grad[:, 0] if op == LOGSUMEXP else grad), seen(results[-1])
+        softmax_grad_views(op, &v[2], &v[0], &v[1], &v[3], 1)
     v[0], v[1], v[2] = seen(x), seen(labels), seen(results[3])
     cross_entropy_views(NULL, &v[0], &v[1], &v[2], 1)
     v[0], v[1], v[2], v[3] = seen(x), seen(column), seen(column), seen(results[4])
