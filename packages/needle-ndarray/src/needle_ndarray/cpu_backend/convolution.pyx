@@ -7,7 +7,7 @@ from libc.stdlib cimport calloc, free, malloc
 
 from needle_ndarray.backend cimport BINARY_OP, CONV2D_OP, POOL2D_OP, UNARY_OP, Backend, Op
 from needle_ndarray.blas cimport blas, reserve_buffers
-from needle_ndarray.buffer cimport Buffer, allocate as allocate_buffer
+from needle_ndarray.buffer cimport Buffer, allocate as allocate_buffer, recycle
 from needle_ndarray.calls cimport POINTERS, Call
 from needle_ndarray.cpu_backend.guard cimport LARGEST, THREADS_FROM, THREADS_FROM_FLOPS, known
 from needle_ndarray.geometry cimport Geometry, read_pair
@@ -160,6 +160,7 @@ cdef int conv2d(Backend backend, Op op, object x, object weight, object y, tuple
     made = c if code == CONV2D else a if code == INPUT_GRAD else b
     if made is not out:
         backend.copy(made, out)
+    recycle(scratch)                    # else its memory would go back to the system: a page fault per 4 KB in every call
     return 0
 
 
