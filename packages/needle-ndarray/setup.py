@@ -27,8 +27,8 @@ ROOT = "src/needle_ndarray"
 # Cython's own code for memoryviews: once, instead of 8,000 lines of C in every module.
 SHARED = "needle_ndarray._memoryviews"
 MODULES = ["buffer", "backend", "threads", "blas", "interop", "extension", "replay", "prepared", "capture.tape"]
-MODULES += ["ndarray", "layout", "operands", "dispatch", "arguments", "geometry", "norms", "rules"]  # the array
-MODULES += ["optimizer_steps", "capsules"]
+MODULES += ["ndarray", "layout", "operands", "dispatch", "geometry", "norms", "rules"]  # the array
+MODULES += ["optimizer_steps"]
 CPU_BACKEND = ["backend", "calls", "convolution", "network", "optimizers", "recurrent"]
 KERNELS = [
     "ewise",
@@ -46,6 +46,7 @@ KERNELS = [
     "attention",
     "conv",
     "direct",
+    "epilogue",
     "pool",
     "optim",
     "recurrent",

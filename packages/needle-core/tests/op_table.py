@@ -293,6 +293,40 @@ REDUCTIONS += [
     Row("softmax/default", _call("softmax"), _softmax, (real(2, 3),)),
     Row("logsoftmax/default", _call("logsoftmax"), _logsoftmax, (real(2, 3),)),
 ]
+
+
+def _softmax_grad(g, y, axis):
+    return y * (g - np.sum(y * g, axis=axis, keepdims=True))
+
+
+def _logsoftmax_grad(g, y, axis):
+    return g - np.exp(y) * np.sum(g, axis=axis, keepdims=True)
+
+
+def _gradient_of_logsumexp(shape, axes, keepdims):
+    kept = np.empty(shape).sum(axes, keepdims=True).shape
+    given = np.empty(shape).sum(axes, keepdims=keepdims).shape
+    return Row(
+        f"LogSumExpGrad/{shape} axes {axes}{' keepdims' * keepdims}",
+        lambda g, x, y: ops.LogSumExpGrad(axes)(g, x, y),
+        lambda g, x, y: g.reshape(kept) * np.exp(x - y.reshape(kept)),
+        (real(*given), real(*shape), real(*given)),
+    )
+
+
+for shape, axes in [
+    ((2, 3), -1),
+    ((2, 3), 0),
+    ((3, 18), 1),
+    ((2, 3, 4), (1, 2)),
+    ((2, 3, 2), (0, 2)),
+    ((2, 3), None),
+    ((0, 3), 1),
+]:
+    for name, ref in {"SoftmaxGrad": _softmax_grad, "LogSoftmaxGrad": _logsoftmax_grad}.items():
+        op = getattr(ops, name)(axes)
+        REDUCTIONS.append(Row(f"{name}/{shape} axes {axes}", op, partial(ref, axis=axes), (real(*shape), real(*shape))))
+    REDUCTIONS += [_gradient_of_logsumexp(shape, axes, keepdims) for keepdims in (False, True)]
 REDUCTIONS += forms(
     "cumsum",
     np.cumsum,
@@ -608,12 +642,12 @@ INDEXING = [
 INDEXING += [
     Row(
         "getitem/Tensor key",
-        lambda x: x[ndl.Tensor(np.array([1, 1, 0]), device=x.device)],
+        lambda x: ops.getitem(x, ndl.Tensor(np.array([1, 1, 0]), device=x.device)),
         lambda x: x[[1, 1, 0]],
         (real(2, 3),),
     ),
-    Row("getitem/Tensor mask", lambda x: x[x > 0], lambda x: x[x > 0], (real(2, 3),)),
-    Row("getitem/0-d", lambda x: x[...], np.copy, (real(),)),
+    Row("getitem/Tensor mask", lambda x: ops.getitem(x, x > 0), lambda x: x[x > 0], (real(2, 3),)),
+    Row("getitem/0-d", lambda x: ops.getitem(x, ...), np.copy, (real(),)),
     Row(
         "AddAt/slice", lambda x: ops.AddAt(slice(1, 3), (4, 2))(x), lambda x: np.pad(x, ((1, 1), (0, 0))), (real(2, 2),)
     ),

@@ -51,6 +51,11 @@ def test_names_of_this_package(name):
     assert getattr(needle, name) is not None and name in dir(needle)
 
 
+def test_ops_offers_classes_and_functions_only():
+    """Ops that hold nothing are made once, which is nobody else's concern."""
+    assert not [name for name in needle.ops.__all__ if isinstance(getattr(needle, name), needle.Op)]
+
+
 def test_submodule_is_the_face_not_the_extension():
     from needle import backend_ndarray as nd
 

@@ -198,6 +198,6 @@ import needle
     status, _, err = fresh(code)
     assert status == 1
     assert err.splitlines()[-1] == (
-        f"ImportError: needle-core was built for version 1 of needle_ndarray's C interface, needle-ndarray"
-        f" {needle_ndarray.__version__} has version 2: install releases of the two that belong together"
+        f"ImportError: needle-core was built for version 2 of needle_ndarray's C interface, needle-ndarray"
+        f" {needle_ndarray.__version__} has version 3: install releases of the two that belong together"
     )

@@ -88,6 +88,14 @@ TWINS |= {
     for name, fn in {"softmax": torch.softmax, "logsoftmax": torch.log_softmax}.items()
     for shape, axis in [((2, 3), -1), ((2, 3), 0), ((4,), 0), ((2, 1), 1), ((0, 3), 1)]
 }
+TWINS |= {  # PyTorch's own gradients: what they are differentiated to is the second derivative of softmax
+    f"{name}/{shape} axes {axis}": lambda g, y, fn=fn, axis=axis: fn(g, y, axis, y.dtype)
+    for name, fn in {
+        "SoftmaxGrad": torch.ops.aten._softmax_backward_data,
+        "LogSoftmaxGrad": torch.ops.aten._log_softmax_backward_data,
+    }.items()
+    for shape, axis in [((2, 3), -1), ((2, 3), 0), ((3, 18), 1), ((0, 3), 1)]
+}
 TWINS |= {
     f"cumsum/{s} {axis}": partial(torch.cumsum, dim=axis) for s, axis in [((2, 3), 0), ((2, 3), -1), ((2, 3, 4), 1)]
 }
@@ -372,7 +380,8 @@ def test_most_differentiable_ops_have_a_twin():
             "SigmoidGrad",
             "ReLUGrad",
             "MatMul",
-        ),  # second derivatives of tanh, sigmoid, relu and matmul do these
+            "LogSumExpGrad",
+        ),  # second derivatives of tanh, sigmoid, relu, matmul and logsumexp do these
         *("lstm", "gru", "rnn"),  # their layers have twins, in needle-nn
         *("conv", "attention_probabilities", "Dropout", "dropout"),  # others of their kind have one
     }

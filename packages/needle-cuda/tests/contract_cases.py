@@ -11,7 +11,7 @@ from needle_ndarray.testing import ContractSuite
 #: Kernels that loop over what their grid does not cover, and the axes of the grid along which they do.
 LOOPS = {
     "reduce_.*|scan_rows|transpose": (0,),
-    "softmax|log_softmax|logsumexp|cross_entropy.*|layer_norm|layer_norm_grad": (0,),
+    "(softmax|log_softmax|logsumexp)(_grad)?|cross_entropy.*|layer_norm|layer_norm_grad": (0,),
     "matvec_rows": (0, 2),
     r"matvec_columns|matmul_\d+|attention.*|conv2d_weight_grad_direct": (2,),
 }

@@ -1,6 +1,8 @@
 """Captured functions on cuda() as CUDA graphs: the bits of eager code and of a plan without graphs, in fewer launches."""
 
 import gc
+import inspect
+import types
 
 import numpy as np
 import pytest
@@ -11,7 +13,8 @@ from needle_cuda import cublas, graphs
 from needle_cuda.testing import count_launches, settings
 from needle_cuda.testing.emulator import LaunchError
 from needle_ndarray.capture import graphs as graphs_pass
-from needle_ndarray.capture.calls import Slot
+from needle_ndarray.capture import passes
+from needle_ndarray.capture.calls import Slot, View
 from needle_ndarray.extension import repeat
 
 ndl = pytest.importorskip("needle")
@@ -400,3 +403,142 @@ def test_mutants_are_noticed(mutant, monkeypatch):
     assert agree()
     mutant(monkeypatch)
     assert not agree()
+
+
+# ---- Mutants of the pass: the text of one of its functions is changed -------------------------------------------
+
+
+def overlaid(x, y):
+    """A transposed view of an argument, and one that begins within it."""
+    return ((x.T * 2.0)[:, :2] + x[1:]).exp() * y[:2].T + 1.0
+
+
+def both_in_turn():
+    """Calls of two devices, one after the other."""
+    other = nd.array([[2.0, 3.0]] * 3, device=nd.cuda(1))
+
+    def function(x, y):
+        other[...] = other * 0.5
+        first = x * 2.0
+        other[...] = other + 1.0
+        return (first + y) * x
+
+    return function
+
+
+def written_last():
+    """What stays is written at the end, and nothing is copied out after it."""
+    kept = array([[0.0, 1.0]] * 3)
+
+    def function(x, y):
+        kept[...] = (kept * 0.5 + y) * 2.0
+        return x, kept
+
+    return function
+
+
+def descent():
+    """A step, whose gradients are an argument."""
+    w = array([[1.0, 2.0]] * 3)
+
+    def function(x, y):
+        nd.sgd_step([w], [x], lr=0.1)
+        return (w + y) * 2.0 - w
+
+    return function
+
+
+def with_numbers_of_the_host(x, y):
+    return (x + nd.arange(2.0, device=x.device)) * y + x
+
+
+#: name: (what makes the function, the dtype of its arguments, passes that are left out)
+WATCHED = {
+    "results": (lambda: scaled, "float32", ()),
+    "an argument that is written": (lambda: in_place, "float32", ()),
+    "views": (lambda: parts, "float64", ()),
+    "overlaid": (lambda: overlaid, "float32", ()),
+    "numbers": (counted, "float32", ()),
+    "two devices": (both_in_turn, "float32", ()),
+    "written last": (written_last, "float32", ()),
+    "a step": (descent, "float32", ()),
+    "numbers of the host": (lambda: with_numbers_of_the_host, "float32", ("hoist_constants",)),
+}
+GIVEN = (array, sliced, turned)
+
+#: what is wrong: the function of the pass, and in its text what is replaced by what
+TEXTS = {
+    "what moves is in a graph": ("fits", "and not plan.touched(call).buffers & plan.fleeting", ""),
+    "numbers that change are in a graph": ("fits", "and not plan.slots(call)", ""),
+    "numbers of the host are in a graph": ("fits", 'call.verb != "from_host"', "True"),
+    "one device runs calls of another": ("segments", "plan.calls[start].backend is not call.backend", "False"),
+    "a boundary is in the graph": ("segments", "start = i + 1", "start = i"),
+    "the last calls are no graph": ("segments", "found.append((start, len(plan.calls)))", "pass"),
+    "a graph ends before a boundary only": ("segments", "if last - first >= LEAST", "if first == 0"),
+    "a copy of an argument that is written": ("_argument", "and not written", ""),
+    "an argument in pieces is copied as one": ("_argument", "_is_compact(at) and", ""),
+    "no argument is copied": ("_argument", "return at if", "return None if"),
+    "no result is copied": ("_result", "return View(", "return None and View("),
+    "a part of a result": ("_result", "(count,), (1,)", "(count - 1,), (1,)"),
+    "steps of another order": ("_is_compact", "reversed(at.shape), reversed(at.strides)", "at.shape, at.strides"),
+    "copies begin where the argument did": ("_shifted_view", "- shifts.get(arg.buffer, 0)", ""),
+    "views in lists stay": ("_shifted_view", "isinstance(arg, (list, tuple))", "False"),
+    "a copy in is one out": ("graphs", "(at, inside) if buffer < 0", "(inside, at) if buffer < 0"),
+    "copies in come last": ("graphs", "(first if buffer < 0 else last)", "last"),
+    "copies out come first": ("graphs", "(first if buffer < 0 else last)", "first"),
+    "copies have half the memory": ("graphs", "prod(at.shape) * at.dtype.itemsize", "prod(at.shape) * 2"),
+    "copies share their memory": ("graphs", "block = max(plan.sizes, default=-1) + 1", "block = 1000"),
+    "calls read what was there before": ("graphs", "renamed(call, now)", "renamed(call, {})"),
+    "copies that do not pay": ("graphs", "saved(moved) - len(first) - len(last) < saved(found)", "False"),
+    "copies that pay are left out": ("graphs", "saved(moved) - len(first) - len(last) < saved(found)", "True"),
+    "what a copy that is left out took stays": ("graphs", "del plan.sizes[block], plan.origins[block]", "pass"),
+}  # fmt: skip
+
+
+def watched():
+    """Results of the functions by captured steps, their graphs, and how many calls and bytes their plans have."""
+    found = []
+    for name, (make, dtype, without) in WATCHED.items():
+        for given in GIVEN:
+            captured = ndl.capture(make(), strict=True, without=without)
+            with count_launches() as launches:
+                made = results(captured, dtype, given)
+            plan = captured.plans[0].plan
+            found.append((name, made, launches["graph"], len(plan.calls), sum(plan.sizes.values())))
+    return found
+
+
+@pytest.fixture(scope="module")
+def right():
+    """What the pass gives, whose numbers are those of eager code."""
+    found = iter(watched())
+    for make, dtype, _ in WATCHED.values():
+        for given in GIVEN:
+            assert next(found)[1] == results(make(), dtype, given)
+    return watched()
+
+
+@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.filterwarnings("default")
+def test_mutants_of_the_pass_are_noticed(name, right, monkeypatch):
+    where, old, new = TEXTS[name]
+    text = inspect.getsource(getattr(graphs_pass, where))
+    assert text.count(old) >= 1, f"{where} has no {old!r}"
+    mutant = types.ModuleType("mutant")
+    whole = inspect.getsource(graphs_pass).replace(text, text.replace(old, new))
+    exec(compile(whole, "mutant", "exec"), vars(mutant))
+    monkeypatch.setitem(passes.PASSES, "graphs", mutant.graphs)
+    try:
+        same = watched() == right
+    except Exception:
+        same = False
+    assert not same
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "compact"),
+    [((), (), True), ((3, 2), (2, 1), True), ((3, 1, 2), (2, 9, 1), True), ((1,), (0,), True), ((2, 2), (1, 2), False),
+     ((3, 2), (4, 1), False), ((3,), (-1,), False), ((0, 2), (2, 1), False)],
+)  # fmt: skip
+def test_what_one_copy_can_take(shape, strides, compact):
+    assert graphs_pass._is_compact(View(0, nd.float32, shape, strides, 0)) == compact

@@ -148,6 +148,9 @@ class Calls:
             for name in ("softmax", "log_softmax"):
                 self.call(name, x, x)
             self.call("logsumexp", x, column)
+            for name in ("softmax_grad", "log_softmax_grad"):
+                self.call(name, x, x, x)
+            self.call("logsumexp_grad", column, x, column, x)
             self.call("cross_entropy", x, labels, column)
             self.call("cross_entropy_grad", column, x, labels, x)
             self.call("layer_norm", x, None, None, 0.1, x)

@@ -188,6 +188,7 @@ def sweep_recurrent(backend, device, pick, rng):
 #: What each verb of the networks takes: arrays "a", vectors "v", labels "i", a mask "m", numbers "e" and "c".
 NETWORK = {
     "layer_norm": "avvea", "layer_norm_grad": "aaveavv", "batch_norm": "avveavv", "batch_norm_grad": "aavvveavv",
+    "softmax_grad": "aaa", "log_softmax_grad": "aaa", "logsumexp_grad": "vava",
     "cross_entropy": "aiv", "cross_entropy_grad": "vaia", "attention": "aaamcea", "attention_grad": "aaaamceaaa",
 }  # fmt: skip
 
@@ -201,7 +202,7 @@ def sweep_network(backend, device, pick, rng):
             kinds = {
                 "a": lambda shape=shape, dtype=dtype: nd.ones(shape, dtype, device),
                 "v": lambda shape=shape, dtype=dtype, verb=verb: nd.ones(
-                    shape[:-1] if "cross" in verb else shape[-1:], dtype, device
+                    shape[:-1] if verb.startswith(("cross", "logsumexp")) else shape[-1:], dtype, device
                 ),
                 "i": lambda shape=shape: nd.full(
                     shape[:-1], rng.choice([0, 3, -1, 4, 2**60, -(2**62)]), "int64", device

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import needle_ndarray as nd
+from needle_ndarray.geometry import Geometry
 from needle_ndarray.testing.convolution import CONVOLUTIONS, POOLINGS
 from needle_ndarray.testing.oracle import assert_within
 
@@ -136,6 +137,7 @@ ERRORS = [
     (f"nd.conv2d_input_grad({G}, {W}, (2, 5, 7, 4))", "ValueError: conv2d_input_grad: grad has shape (2, 3, 4, 8), expected (2, 3, 5, 8)"),
     (f"nd.conv2d_input_grad({G}, {W}, (2, 5, 6))", "TypeError: conv2d_input_grad: shape of x (2, 5, 6): expected 4 ints"),
     (f"nd.conv2d_input_grad({G}, {W}, (2, -5, 6, 4))", "ValueError: conv2d_input_grad: shape of x (2, -5, 6, 4): expected 0 or more"),
+    (f"nd.conv2d_input_grad({G}, {W}, (2, 2**60, 6, 4))", "ValueError: conv2d_input_grad: shape of x (2, 1152921504606846976, 6, 4): expected 0 or more, below 2^60"),
     (f"nd.conv2d_input_grad({G}, {W}, (2**70, 5, 6, 4))", "ValueError: conv2d_input_grad: grad has shape (2, 3, 4, 8), expected (1180591620717411303424, 3, 4, 8)"),
     (f"nd.conv2d_weight_grad({X}, {G}, (3, 3, 4, 9))", "ValueError: conv2d_weight_grad: grad has shape (2, 3, 4, 8), expected (2, 3, 4, 9)"),
     (f"nd.max_pool2d({X}, 0)", "ValueError: max_pool2d: size 0: expected 1 to 2147483647"),
@@ -197,3 +199,16 @@ def test_pooling_as_pytorch(name):
         back = nd.max_pool2d_grad(c, a, *g.pooling) if pool == "max_pool2d" else nd.avg_pool2d_grad(c, g.x, *g.pooling)
         for mine, theirs in ((getattr(nd, pool)(a, *g.pooling), y.permute(0, 2, 3, 1)), (back, x.grad)):
             assert_within(mine.numpy(), theirs.detach().numpy(), 1e-12, pool)
+
+
+def test_a_geometry_that_was_refused_divides_by_nothing():
+    """The numbers are those of C: one that was never set, or was refused, must not be a zero."""
+    at = Geometry.__new__(Geometry)
+    assert at.places((5, 5), (3, 3)) == (3, 3)
+    for wrong in ({"stride": 0}, {"stride": (1, 0)}, {"groups": 0}, {"dilation": [0, 1]}, {"padding": (-1, 1)}):
+        with pytest.raises(ValueError, match=r"expected [01] to 2147483647"):
+            at.__init__("conv2d", **wrong)
+        assert at.places((5, 5), (3, 3)) == (3, 3) and at.convolved((1, 5, 5, 2), (3, 3, 2, 4)) == (1, 3, 3, 4)
+    for image, window in (((2**63 - 1, 1), (1, 1)), ((5, 5), (2**62, 1))):
+        with pytest.raises(ValueError, match="more than 64 bits can count"):
+            at.places(image, window)

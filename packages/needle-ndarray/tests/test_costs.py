@@ -46,7 +46,7 @@ def ones(*shape, dtype="float32", device=None):
     return nd.ones(shape, dtype, device)
 
 
-A, B, ROW = ones(6, 5), ones(6, 5), ones(5)
+A, B, ROW, COLUMN = ones(6, 5), ones(6, 5), ones(5), ones(6)
 X, W = ones(2, 8, 8, 4), ones(3, 3, 4, 6)
 Q, K = ones(2, 7, 3), ones(2, 9, 3)
 INDEX, LABELS = nd.array([0, 2, 2], "int64"), nd.array([0, 1, 2, 3, 4, 0], "int64")
@@ -74,6 +74,10 @@ CASES = {
                            [("conv2d", 2 * (2 * 3 * 3 * 6) * (3 * 3 * 4), (X.size + W.size + 2 * 3 * 3 * 6) * F4)]),
     "max_pool2d": (lambda: nd.max_pool2d(X, 2), [("pool2d", 2 * 4 * 4 * 4 * 4, (X.size + 2 * 4 * 4 * 4) * F4)]),
     "softmax": (lambda: nd.softmax(A), [("rows", 5 * 30, 2 * 30 * F4)]),
+    "softmax_grad": (lambda: nd.softmax_grad(A, A), [("rows_grad", 4 * 30, 3 * 30 * F4)]),
+    "logsumexp_grad": (
+        lambda: nd.logsumexp_grad(COLUMN, A, COLUMN, -1), [("rows_grad", 3 * 30, (30 + 30 + 6 + 6) * F4)],
+    ),
     "cross_entropy": (lambda: nd.cross_entropy(A, LABELS), [("cross_entropy", 4 * 30, 30 * F4 + 6 * I8 + 6 * F4)]),
     "attention": (lambda: nd.attention(Q, K, K),
                   [("attention", 2 * 7 * 9 * (2 * 3 + 2 * 3 + 6), (42 + 54 + 54 + 42) * F4)]),

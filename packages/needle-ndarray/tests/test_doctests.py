@@ -7,7 +7,7 @@ import pytest
 
 MODULES = """
     dtypes devices creation manipulation indexing linalg random elementwise reductions convolution fused optimizers ndarray
-    layout operands dispatch arguments backend buffer interop
+    layout operands dispatch backend buffer interop
 """.split()
 
 

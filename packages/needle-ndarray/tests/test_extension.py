@@ -24,6 +24,8 @@ class Interface(ctypes.Structure):
         ("version", LONG),
         ("is_sole_owner", INT),
         ("dtype_code", INT),
+        ("alike", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.py_object)),
+        ("is_compact", INT),
     )
 
 
@@ -40,7 +42,7 @@ def test_names():
 
 
 def test_every_field_is_described(interface):
-    assert interface.abi == extension.ABI == 1
+    assert interface.abi == extension.ABI == 2
     assert [name for name, _ in Interface._fields_ if name not in extension.__doc__] == []
 
 
@@ -57,7 +59,21 @@ def test_functions(interface, dtype):
 def test_what_is_no_array(interface):
     for other in (None, 3, np.zeros(2), (nd.zeros(2),)):
         assert (interface.nbytes(other), interface.version(other), interface.dtype_code(other)) == (-1, -1, -1)
-        assert interface.is_sole_owner(other) == 0
+        assert interface.is_sole_owner(other) == interface.is_compact(other) == interface.alike(other, other) == 0
+        assert interface.alike(other, nd.zeros(2)) == interface.alike(nd.zeros(2), other) == 0
+
+
+def test_layouts(interface):
+    a = nd.zeros((2, 3))
+    for other, alike, compact in (
+        (nd.ones((2, 3)), 1, 1),
+        (nd.zeros((3, 2)).T, 1, 0),
+        (nd.zeros((3, 2)), 0, 1),
+        (nd.zeros((2, 3, 1)), 0, 1),
+        (nd.zeros((2, 3), "float64"), 0, 1),
+    ):
+        assert interface.alike(a, other) == interface.alike(other, a) == alike
+        assert interface.is_compact(other) == compact
 
 
 def test_sole_owner_sees_views(interface):

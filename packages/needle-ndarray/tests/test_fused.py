@@ -60,6 +60,12 @@ ERRORS = [
     ("batch_norm_grad(x, x, w5, w)", "ValueError: batch_norm_grad: mean has shape (5,), expected (4,) as x is (2, 3, 4)"),
     ("batch_norm_grad(x, x, w, w64)", "TypeError: batch_norm_grad: var is float64, expected float32"),
     ("batch_norm_grad(x, x, w, None)", "TypeError: batch_norm_grad: var: expected an NDArray, got NoneType"),
+    ("nd.softmax_grad(x, x5)", "ValueError: softmax_grad: grad has shape (2, 3, 4), expected (2, 3, 5) as y"),
+    ("nd.softmax_grad(x, 3)", "TypeError: softmax_grad: expected an NDArray, got int"),
+    ("nd.softmax_grad(x, there(x))", "ValueError: softmax_grad: grad is on cpu(), y on cpu_numpy(); move it with .to(device)"),
+    ("nd.softmax_grad(empty, empty)", "ValueError: softmax_grad: y has shape (3, 0), expected (..., n), n > 0"),
+    ("nd.log_softmax_grad(x, x, 3)", "AxisError: log_softmax_grad: axis 3 is out of bounds for 3 axes"),
+    ("nd.logsumexp_grad(w, x, g, -1)", "ValueError: logsumexp_grad: grad has shape (4,), expected (2, 3) or (2, 3, 1) as x is (2, 3, 4)"),
     ("cross_entropy(x, i6)", "ValueError: cross_entropy: labels has shape (6,), expected (2, 3) as logits is (2, 3, 4)"),
     ("cross_entropy(x, g)", "TypeError: cross_entropy: labels is float32, expected integers"),
     ("cross_entropy(x, 3)", "TypeError: cross_entropy: labels: expected an NDArray, got int"),
@@ -286,6 +292,12 @@ HOSTILE = {
     "small dk": ("attention_grad", (f32, f32, f32, f32, None, False, 1.0, f32, nd.ones((2, 4)), f32)),
     "dv of another dtype": ("attention_grad", (f32, f32, f32, f32, None, False, 1.0, f32, f32, f64)),
     "another device": ("layer_norm", (f32, None, None, 1e-5, nd.ones((3, 4), device="cpu_numpy")[:0])),
+    "no values": ("softmax_grad", (f32, None, f32)),
+    "small result": ("softmax_grad", (f32, f32, nd.ones((2, 4)))),
+    "long gradient": ("log_softmax_grad", (nd.ones((3, 5)), f32, f32)),
+    "x is None": ("logsumexp_grad", (nd.ones(3), None, nd.ones(3), f32)),
+    "too few values": ("logsumexp_grad", (nd.ones(3), f32, nd.ones(2), f32)),
+    "a gradient for each element": ("logsumexp_grad", (f32, f32, nd.ones(3), f32)),
     "no array": ("attention", (None, f32, f32, None, False, 1.0, f32)),
 }  # fmt: skip
 
@@ -295,6 +307,58 @@ def test_verbs_guard_the_memory(name):
     verb, args = HOSTILE[name]
     with pytest.raises((ValueError, TypeError, IndexError, MemoryError)):
         calls.call(nd.cpu().backend, verb, *args)
+
+
+# ---- Gradients of softmax and its relatives ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("axis", [-1, 0, 1, (1, 2), (0, 2), None, ()])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("device", ["cpu", "cpu_numpy"])
+def test_gradients_of_rows_along_any_axes(device, dtype, axis):
+    rng = np.random.default_rng(0)
+    g, x = (nd.array(rng.normal(size=(3, 4, 5)), dtype, device) for _ in range(2))
+    y, log_y, total = x.softmax(axis), x.log_softmax(axis), x.logsumexp(axis)
+    over = tuple(range(3)) if axis is None else axis
+    upstream = g.sum(over)
+    wide = [
+        nd.array(a.numpy(), "float64").numpy() if a.dtype != "bfloat16" else a.astype("float64").numpy()
+        for a in (g, x, y, log_y)
+    ]
+    kept = np.sum(wide[0], axis=over, keepdims=True).shape
+    values, grads = (a.astype("float64").numpy().reshape(kept) for a in (total, upstream))
+    expected = {
+        "softmax": wide[2] * (wide[0] - np.sum(wide[2] * wide[0], axis=over, keepdims=True)),
+        "log_softmax": wide[0] - np.exp(wide[3]) * np.sum(wide[0], axis=over, keepdims=True),
+        "logsumexp": grads * np.exp(wide[1] - values),
+    }
+    got = {
+        "softmax": nd.softmax_grad(g, y, axis),
+        "log_softmax": nd.log_softmax_grad(g, log_y, axis),
+        "logsumexp": nd.logsumexp_grad(upstream, x, total, axis),
+    }
+    error = {"float64": 1e-13, "float32": 1e-5, "float16": 1e-2, "bfloat16": 1e-1}[dtype]
+    for name, result in got.items():
+        assert result.dtype == dtype, name
+        np.testing.assert_allclose(
+            result.astype("float64").numpy(), expected[name], rtol=error, atol=error, err_msg=name
+        )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_gradient_has_the_same_bits_for_every_view(dtype):
+    """Rows one by one, or some at a time out of a transposed array."""
+    rng = np.random.default_rng(0)
+    for shape in ((70, 9), (37, 130), (33, 2100)):
+        g, y = (rng.normal(size=shape).astype(dtype) for _ in range(2))
+        plain = [nd.array(a, dtype) for a in (g, y)]
+        turned = [nd.array(a.T.copy(), dtype).T for a in (g, y)]
+        for function in (nd.softmax_grad, nd.log_softmax_grad):
+            expected = function(*plain).numpy()
+            assert np.array_equal(function(*turned).numpy(), expected)
+            assert np.array_equal(function(plain[0][3:4], plain[1][3:4]).numpy(), expected[3:4])
+        assert np.array_equal(turned[1].softmax().numpy(), plain[1].softmax().numpy())
+        assert np.array_equal(plain[1].T.softmax(0).numpy().T, plain[1].softmax().numpy())
 
 
 # ---- PyTorch -------------------------------------------------------------------------------------------------------------

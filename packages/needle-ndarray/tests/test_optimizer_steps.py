@@ -16,6 +16,7 @@ ERRORS = [
     ("sgd_step([p], None, lr=1)", "TypeError: sgd_step: expected lists of NDArrays, got NoneType"),
     ("sgd_step([p], [], lr=1)", "ValueError: sgd_step: 1 parameters, but 0 gradients"),
     ("sgd_step([p], [g], [], lr=1)", "ValueError: sgd_step: 1 parameters, but 0 states"),
+    ("sgd_step([p], [g], [None], lr=1, momentum=0.5)", "TypeError: sgd_step: state 0: expected an NDArray, got NoneType"),
     ("sgd_step([p], [None], lr=1)", "TypeError: sgd_step: gradient 0: expected an NDArray, got NoneType"),
     ("sgd_step([3], [g], lr=1)", "TypeError: sgd_step: parameter 0: expected an NDArray, got int"),
     ("sgd_step([p, i], [g, i], lr=1)", "TypeError: sgd_step: parameter 1 is int32, expected float32 or float64"),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import needle_ndarray as nd
-from needle_ndarray.backend import BINARY, CONV2D, REDUCE, UNARY
+from needle_ndarray.backend import BINARY, CONV2D, POOL2D, REDUCE, UNARY
 from needle_ndarray.cpu_backend import CPUBackend
 from needle_ndarray.listening import listening
 from needle_ndarray.replay import Replay, Views, like
@@ -18,6 +18,11 @@ ADD, EXP, SUM, MAX = BINARY["add"], UNARY["exp"], REDUCE["sum"], REDUCE["max"]
 def convolved(op="conv2d", stride=1, padding=1, dilation=1, groups=1):
     numbers = (stride, stride), ((padding, padding),) * 2, (dilation, dilation), groups
     return lambda x, w, y: ("conv2d", (CONV2D[op], x, w, y, *numbers))
+
+
+def pooled(op, size, stride=2, padding=0):
+    numbers = (size, size), (stride, stride), ((padding, padding),) * 2
+    return lambda x, y: ("pool2d", (POOL2D[op], x, y, *numbers))
 
 
 def whole(*shape, seed=0, dtype="float32"):
@@ -70,6 +75,19 @@ CALLS = {
     "conv2d of places": ([(2, 6, 6, 4), (1, 1, 4, 5), (2, 6, 6, 5)], convolved(padding=0)),
     "conv2d, one filter a channel": ([(2, 6, 6, 4), (3, 3, 1, 4), (2, 6, 6, 4)], convolved(groups=4)),
     "conv2d, dilated": ([(2, 6, 6, 4), (3, 3, 4, 5), (2, 4, 4, 5)], convolved(dilation=2)),
+    "conv2d of colours": (
+        [(2, 3, 9, 37), (3, 3, 3, 7), (2, 9, 37, 7)],
+        lambda x, w, y: convolved()(x.permute((0, 2, 3, 1)), w, y),
+    ),
+    "conv2d of many images in colour": (
+        [(25, 3, 7, 18), (3, 3, 3, 20), (25, 4, 9, 20)],
+        lambda x, w, y: convolved(stride=2)(x.permute((0, 2, 3, 1)), w, y),
+    ),
+    "conv2d, a corner of the kernel, whole tiles": ([(1, 2, 2, 4), (3, 3, 4, 64), (1, 1, 1, 64)], convolved(stride=2)),
+    "conv2d, a corner of the kernel, many images": (
+        [(30, 2, 2, 4), (3, 3, 4, 64), (30, 1, 1, 64)],
+        convolved(stride=2),
+    ),
     "conv2d of nothing": ([(0, 6, 6, 4), (3, 3, 4, 5), (0, 6, 6, 5)], convolved()),
     "conv2d, large": ([(4, 28, 28, 16), (3, 3, 16, 32), (4, 28, 28, 32)], convolved()),
     "conv2d_input_grad": ([(2, 6, 6, 8), (3, 3, 8, 5), (2, 6, 6, 5)], convolved("conv2d_input_grad")),
@@ -79,6 +97,16 @@ CALLS = {
         [(2, 6, 12, 4), (3, 3, 4, 5), (2, 6, 6, 5)],
         lambda x, w, y: convolved()(x[:, :, ::2], w, y),
     ),
+    "max_pool2d": ([(2, 8, 30, 6), (2, 4, 15, 6)], pooled("max_pool2d", 2)),
+    "max_pool2d, padded": ([(2, 7, 8, 16), (2, 4, 4, 16)], pooled("max_pool2d", 3, padding=1)),
+    "max_pool2d, strided": (
+        [(2, 6, 8, 30), (2, 4, 15, 6)],
+        lambda x, y: pooled("max_pool2d", 2)(x.permute((0, 2, 3, 1)), y),
+    ),
+    "max_pool2d of nothing": ([(0, 8, 30, 6), (0, 4, 15, 6)], pooled("max_pool2d", 2)),
+    "max_pool2d, large": ([(8, 60, 60, 6), (8, 30, 30, 6)], pooled("max_pool2d", 2)),
+    "avg_pool2d": ([(2, 8, 30, 6), (2, 4, 15, 6)], pooled("avg_pool2d", 2)),
+    "conv2d of one channel": ([(2, 9, 37, 1), (5, 5, 1, 6), (2, 9, 37, 6)], convolved(padding=2)),
     "linear, large": ([(64, 90), (90, 70), (70,), (64, 70)], lambda x, w, b, c: ("linear", (x, w, b, c))),
 }
 

@@ -55,6 +55,47 @@ def test_a_nan_anywhere_in_a_short_row_is_found(op, dtype):
         assert np.isnan(getattr(nd.array(x, dtype), op)(axis=1).numpy()).all(), n
 
 
+#: Numbers of rows: fewer than are folded side by side, tails of every size, and more than one task with a tail of 1 to 5.
+COUNTS = [1, 3, 15, 16, 17, 18, 19, 1025, 1026, 1027, 1028, 1029]
+
+
+@each("dtype", ["float32", "float64", "int32", "int64"])
+@pytest.mark.parametrize("op", ["sum", "prod"])
+def test_short_rows_are_folded_from_their_first_element_on(op, dtype):
+    """The bits of one addition after the other, in the wider dtype: each row is as if it were alone."""
+    rng = np.random.default_rng(0)
+    wide = "float64" if dtype.startswith("float") else "int64"
+    fold = {"sum": np.add, "prod": np.multiply}[op]
+    for count in COUNTS:
+        for n in (1, 2, 3, 4, 5, 6, 7, 8, 10, 13, 15, 16) if count >= 16 else (4, 10):
+            x = rng.normal(size=(count, n)) * 10.0 ** rng.integers(-6, 6, (count, n))
+            x = x.astype(dtype) if wide == "float64" else rng.integers(-(2**31), 2**31, (count, n)).astype(dtype)
+            if count < 16 and wide == "float64":
+                continue  # too few for vectors of rows
+            padded = np.concatenate([x, x + 1], axis=1)  # rows that do not follow each other
+            want = fold.accumulate(x.astype(wide), axis=1)[:, -1].astype(dtype if wide == "float64" else "int64")
+            for a in (nd.array(x, dtype), nd.array(padded, dtype)[:, :n]):
+                got = getattr(nd, op)(a, axis=1).numpy()
+                assert got.tobytes() == want.tobytes(), (count, n)
+
+
+@each("dtype", ["float32", "float64"])
+def test_extremes_of_short_rows_see_every_place_of_every_row(dtype):
+    for count in COUNTS:
+        for n in (2, 3, 4, 5, 6, 7, 8, 11, 16, 20, 31):
+            x = np.zeros((count, n), dtype)
+            place = np.arange(count) % n
+            x[np.arange(count), place] = np.arange(1, count + 1)
+            assert np.array_equal(nd.array(x, dtype).max(axis=1).numpy(), np.arange(1, count + 1)), (count, n)
+            assert np.array_equal((-nd.array(x, dtype)).min(axis=1).numpy(), -np.arange(1, count + 1)), (count, n)
+            x[np.arange(1, count, 2), place[1::2]] = np.nan
+            got = nd.array(x, dtype).max(axis=1).numpy()
+            assert np.array_equal(np.isnan(got), np.isnan(x).any(1)), (count, n)
+            hot = nd.array(x != 0, "int32")
+            assert hot.any(axis=1).numpy().all() and not (1 - hot).all(axis=1).numpy().any(), (count, n)
+            assert not (hot * 0).any(axis=1).numpy().any() and (hot * 0 + 3).all(axis=1).numpy().all(), (count, n)
+
+
 @each("low", list(LOW))
 @each("dtype", ["float32", "float64"])
 @each("n", [1, 2, 7, 10, 15, 16, 17, 40, 1000])

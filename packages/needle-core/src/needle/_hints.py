@@ -30,13 +30,13 @@ def warn_of_identity(sign: str, other: object) -> None:
     warnings.warn(message, RuntimeWarning, stacklevel=2)
 
 
-_told: set[str] = set()
+told: set[str] = set()  # what has been said
 
 
 def warn_of_replacing() -> None:
     """Say, once in a process, that a gradient goes that nobody has used."""
-    if "replacing" not in _told:
-        _told.add("replacing")
+    if "replacing" not in told:
+        told.add("replacing")
         message = (
             "backward() replaces a .grad that nobody has read since the last backward() put it there; where gradients are to"
             " add up, as in PyTorch: backward(accumulate=True), or needle.compat('torch')"

@@ -90,6 +90,18 @@ class Network:
                 "nn.cu", op.name, a.dtype, out.size, *rows(a), *i64(count, n), *target, **blocks_for_rows(count, n)
             )
 
+    def rows_grad(self, op: Op, grad: NDArray, x: NDArray | None, y: NDArray, out: NDArray) -> None:
+        if out.size:
+            count, n = sizes(out)
+            if op.name == "logsumexp":
+                given = (grad, view(grad), *rows(x), y, view(y))
+            else:
+                given = (*rows(grad), *rows(y))
+            name = f"{op.name}_grad"
+            self._launch(
+                "nn.cu", name, out.dtype, out.size, *given, *i64(count, n), *rows(out), **blocks_for_rows(count, n)
+            )
+
     def cross_entropy(self, logits: NDArray, labels: NDArray, out: NDArray) -> None:
         count, n = sizes(logits)
         given = (*rows(logits), labels, view(labels), *i64(count, n), out, view(out))

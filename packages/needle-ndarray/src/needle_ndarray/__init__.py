@@ -119,6 +119,7 @@ __all__ = [
     "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor", "relu_grad", "tanh_grad", "sigmoid_grad", "gelu_grad",
     "silu_grad", "atan2", "hypot", "logaddexp", "copysign", "nextafter", "bitwise_left_shift", "bitwise_right_shift",
     "pow", "bitwise_invert", "absolute", "true_divide", "mod", "where", "clip", "square", "reciprocal", "positive",
+    "softmax_grad", "log_softmax_grad", "logsumexp_grad",
     "layer_norm", "layer_norm_grad", "batch_norm", "batch_norm_grad", "cross_entropy", "cross_entropy_grad",
     "attention", "attention_grad", "add_at", "gather", "nonzero", "scatter_add", "take", "take_along_axis", "isdtype",
     "bfloat16_words", "from_words", "shared_words", "words",

@@ -42,6 +42,7 @@ cdef class Backend:
     cpdef matmul_weight(self, object a, object weight, object scale, object out)
     cpdef linear(self, object x, object weight, object bias, object out)
     cpdef rows(self, Op op, object a, object out)
+    cpdef rows_grad(self, Op op, object grad, object x, object y, object out)
     cpdef cross_entropy(self, object logits, object labels, object out)
     cpdef cross_entropy_grad(self, object grad, object logits, object labels, object out)
     cpdef norm(self, Op op, object x, object weight, object bias, object out, object mean, object var, double eps)
@@ -61,3 +62,4 @@ cdef class Backend:
                         object dc)
     cpdef step(self, Op op, list params, list grads, list m, list v, tuple hyperparameters)
     cdef bint prepare(self, str verb, tuple args, Call* call) except -1
+    cdef int fuse(self, Call* call, list steps) except -1

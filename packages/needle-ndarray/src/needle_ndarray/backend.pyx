@@ -272,6 +272,7 @@ cdef class Backend:
     interface_version = INTERFACE_VERSION
     numbered = False
     has_graphs = False                  # whether `graph` gives something
+    has_epilogues = False               # whether elementwise calls after a convolution can be a part of it
     tile_size = 8
 
     # ---- Hooks: the device, and memory of others. None is a valid answer of each -----------------------------------------
@@ -403,6 +404,12 @@ cdef class Backend:
         """out = op over the last axis of a, which is not empty; out has a's shape, for logsumexp without the last axis"""
         defaults().rows(self, op, a, out)
 
+    cpdef rows_grad(self, Op op, object grad, object x, object y, object out):
+        """out = the gradient of x, when that of y = rows(op, x) is grad: of softmax y (grad - sum y grad), of log_softmax
+        grad - e^y sum grad, of logsumexp grad e^(x - y), 0 where y is -inf. Only logsumexp needs x, which is None for the others
+        """
+        defaults().rows_grad(self, op, grad, x, y, out)
+
     cpdef cross_entropy(self, object logits, object labels, object out):
         """out = -log softmax(logits)[label], over the last axis; labels are int64, every one in [0, logits.shape[-1])"""
         defaults().cross_entropy(self, logits, labels, out)
@@ -511,3 +518,7 @@ cdef class Backend:
     cdef bint prepare(self, str verb, tuple args, Call* call) except -1:
         """Check a call and make it ready to be run without this method's arguments; False where it has to be made as it is."""
         return False
+
+    cdef int fuse(self, Call* call, list steps) except -1:
+        """Let a prepared convolution do the first of these calls (verb, args) too, which write over its result; how many."""
+        return 0

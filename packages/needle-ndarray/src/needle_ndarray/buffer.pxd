@@ -11,6 +11,8 @@ cdef class Buffer:
     cdef void* next_free
 
 
+cdef long long write_clock              # counts the writes to arrays, of all buffers on all devices
+
 cdef long long tick() noexcept
 cdef Buffer allocate(Py_ssize_t nbytes)
 cdef void recycle(Buffer buffer) noexcept

@@ -2,8 +2,6 @@
 
 from typing import Any, final
 
-WRITE_CLOCK: object
-
 @final
 class Memory: ...
 

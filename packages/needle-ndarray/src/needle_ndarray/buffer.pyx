@@ -8,7 +8,6 @@ import os
 
 cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
-from cpython.pycapsule cimport PyCapsule_New
 from cpython.ref cimport Py_DECREF, Py_INCREF
 
 cdef extern from "system.h":
@@ -26,7 +25,6 @@ DEF ALIGNMENT = 64              # a cache line, and the widest vector register
 DEF HUGE = 1 << 21              # a huge page
 DEF CLASSES = 240               # four per power of two: at most a quarter of a block is wasted
 
-cdef long long write_clock = 0      # counts the writes to arrays, of all buffers on all devices
 cdef Py_ssize_t PHYSICAL_MEMORY = needle_physical_memory()
 cdef void* free_lists[CLASSES]
 cdef Py_ssize_t cached_bytes = 0
@@ -36,10 +34,6 @@ cdef Py_ssize_t live_bytes = 0      # of buffers in use
 cdef Py_ssize_t peak_bytes = 0
 cdef Py_ssize_t hits = 0
 cdef Py_ssize_t misses = 0
-
-
-#: The write clock for compiled code of other packages: a capsule around the address of a long long.
-WRITE_CLOCK = PyCapsule_New(&write_clock, "needle_ndarray.write_clock", NULL)
 
 
 cdef long long tick() noexcept:

@@ -24,10 +24,10 @@ cdef struct Call:
     bint p, q                       # flat operands of a binary op: whether they have more than one element
     Py_ssize_t m, n                 # rows and columns of what is flat, or axes that are kept
     Py_ssize_t work                 # elements or multiplications: whether threads and letting the GIL go pay
-    const void* blas
-    bint calls_blas                 # which may need memory first
+    const void* blas                # of a product: NULL unless it is called, which may need memory first
     char bits[8]                    # an element that is filled in
     Plan plan                       # of a convolution
+    void* epilogue                  # what it does to its result: kernels/epilogue.pxd; or NULL
     PyObject* arrays[OPERANDS]
     char* data[OPERANDS]            # where the operands' first elements are
     View views[OPERANDS]            # last: what is not used need not be kept

@@ -21,8 +21,10 @@ def _shape(name: str, what: str, given: Any) -> tuple[int, int, int, int]:
         n, h, w, c = map(as_index, given)
     except (TypeError, ValueError):
         raise TypeError(f"{name}: {what} {given!r}: expected 4 ints") from None
-    if min(n, h, w, c) < 0:
-        raise ValueError(f"{name}: {what} {given!r}: expected 0 or more")
+    if min(n, h, w, c) < 0 or max(h, w, c) >= 2**60:
+        raise ValueError(
+            f"{name}: {what} {given!r}: expected 0 or more{', below 2^60' if min(n, h, w, c) >= 0 else ''}"
+        )
     return n, h, w, c
 
 

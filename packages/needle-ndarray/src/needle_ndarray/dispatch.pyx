@@ -71,13 +71,13 @@ cpdef NDArray binary_op(Op op, object x, object y, NDArray out=None):
             result = special_power(to_dtype(a, code), y)
             if result is not None:
                 return result
-        b = scalar_array(a._backend, code if is_half_test(op, code) else compute_code(op, code), y)
+        b = number_beside(a, op, code, y)
     elif is_scalar(x) and isinstance(y, NDArray):
         b = <NDArray> y
         code = scalar_dtype(b._dtype, x)
         if beyond(op, code, x):
             code, x = FLOAT64, math.inf if x > 0 else -math.inf
-        a = scalar_array(b._backend, code if is_half_test(op, code) else compute_code(op, code), x)
+        a = number_beside(b, op, code, x)
     else:
         if not isinstance(x, NDArray) and not isinstance(y, NDArray):
             raise TypeError(f"{op.name}: expected an NDArray, got {type(x).__name__} and {type(y).__name__}")
@@ -112,9 +112,12 @@ cpdef NDArray binary_op(Op op, object x, object y, NDArray out=None):
     return narrowed(result, kept) if out is None else finish(op, result, out)
 
 
-cdef inline bint is_half_test(Op op, int code) noexcept:
-    """Whether halves are compared: then a number is rounded to one before"""
-    return code >= FLOAT16 and op.out_code[<int> FLOAT32] == BOOL
+cdef NDArray number_beside(NDArray a, Op op, int code, object x):
+    """A number as an operand beside an array; where it is looked at before it is spread, as a single element"""
+    if code >= FLOAT16 and op.out_code[<int> FLOAT32] == BOOL:
+        return scalar_array(a._backend, code, x)        # halves are compared: it is rounded to one first
+    code = compute_code(op, code)
+    return scalar_array(a._backend, code, x) if op is POWER else scalar_like(a, code, x)
 
 
 cdef inline int compute_code(Op op, int code) except -1:
@@ -271,6 +274,24 @@ cpdef NDArray arg_reduce_op(Op op, NDArray a, object axis=None, bint keepdims=Fa
     return out
 
 
+def bounds(NDArray a not None):
+    """(lowest, highest) of an array of integers that is not empty: two numbers, in one pass where they lie side by side.
+
+    >>> from needle_ndarray import array
+    >>> bounds(array([3, -1, 2], dtype="int64"))
+    (-1, 3)
+    """
+    cdef const long long* at = <const long long*> a._ptr
+    cdef long long low, high
+    cdef Py_ssize_t i
+    if a._ptr is NULL or a._dtype != INT64 or not a._compact or a._size == 0:
+        return int(a.min()), int(a.max())
+    low = high = at[0]
+    for i in range(1, a._size):
+        low, high = min(low, at[i]), max(high, at[i])
+    return low, high
+
+
 def scan_op(Op op, NDArray a, axis=None):
     """Running op along an axis; over all elements in row-major order where axis is None"""
     cdef NDArray source = a.reshape(-1) if axis is None else a, out
@@ -343,8 +364,8 @@ def accumulate(NDArray kept not None, NDArray new not None, keep, take):
         return
     part = empty_compact(new._backend, new._dtype, new._ndim, new._shape)
     kept.mark_written()
-    new._backend.binary(MULTIPLY, new, scalar_like(new, take), part)
-    new._backend.binary(MULTIPLY, kept, scalar_like(kept, keep), kept)
+    new._backend.binary(MULTIPLY, new, scalar_like(new, new._dtype, take), part)
+    new._backend.binary(MULTIPLY, kept, scalar_like(kept, kept._dtype, keep), kept)
     new._backend.binary(ADD, kept, part, kept)
 
 

@@ -5,7 +5,7 @@ interface that it implements. The names stay as long as ABI and the package's mi
 change.
 
 `C_INTERFACE` is for compiled code: a capsule, "needle_ndarray.extension", around a struct that begins with the int ABI. Whoever
-opens it compares that number with the one it was built for before it reads any further. Version 1:
+opens it compares that number with the one it was built for before it reads any further. Version 2:
 
     int abi
     long long *clock                            the write clock: one counter for all writes to all arrays
@@ -13,12 +13,19 @@ opens it compares that number with the one it was built for before it reads any 
     long long (*version)(PyObject *)            the write clock at its last write; -1: ask the object for its `version`
     int (*is_sole_owner)(PyObject *)            whether nobody else sees a write to it: no other reference, no other view
     int (*dtype_code)(PyObject *)               the code of its dtype; -1: not an NDArray
+    int (*alike)(PyObject *, PyObject *)        whether both are arrays of one shape and dtype
+    int (*is_compact)(PyObject *)               whether it is an array in row-major order without gaps
 """
 
 from cpython.object cimport PyObject
-from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
+from cpython.pycapsule cimport PyCapsule_New
 
-from needle_ndarray.buffer import WRITE_CLOCK, format_bytes
+from needle_ndarray.buffer cimport Buffer, write_clock
+from needle_ndarray.layout cimport same_shape
+from needle_ndarray.ndarray cimport NDArray
+from needle_ndarray.optable cimport itemsize
+
+from needle_ndarray.buffer import format_bytes
 from needle_ndarray.capture import (
     CaptureError, Plan, Recorder, Watched, active_recorder, depends, place_in_library, reading, repeat
 )
@@ -31,12 +38,15 @@ from needle_ndarray.geometry import Geometry, pair
 from needle_ndarray.indexing import has_arrays
 from needle_ndarray.linalg import _parse as parse_einsum
 from needle_ndarray.listening import is_listened_to, listening
-from needle_ndarray.ndarray import DTYPE_CODE, NBYTES, SOLE_OWNER, VERSION, bounded, normal_axes
+from needle_ndarray.ndarray import bounded, normal_axes
 from needle_ndarray.replay import Layout, Runner, like, observe
 from needle_ndarray.rules import RULES
 
+cdef extern from "Python.h":
+    Py_ssize_t Py_REFCNT(PyObject*)
+
 #: The version of the struct in C_INTERFACE.
-ABI = 1
+ABI = 2
 
 cdef struct Interface:
     int abi
@@ -45,19 +55,51 @@ cdef struct Interface:
     long long (*version)(PyObject*) noexcept
     int (*is_sole_owner)(PyObject*) noexcept
     int (*dtype_code)(PyObject*) noexcept
+    int (*alike)(PyObject*, PyObject*) noexcept
+    int (*is_compact)(PyObject*) noexcept
 
-ctypedef Py_ssize_t (*nbytes_t)(PyObject*) noexcept
-ctypedef long long (*version_t)(PyObject*) noexcept
-ctypedef int (*question_t)(PyObject*) noexcept
+
+cdef Py_ssize_t nbytes(PyObject* a) noexcept:
+    return (<NDArray> a)._size * itemsize((<NDArray> a)._dtype) if isinstance(<object> a, NDArray) else -1
+
+
+cdef long long version(PyObject* a) noexcept:
+    if isinstance(<object> a, NDArray) and isinstance((<NDArray> a)._buffer, Buffer):
+        return (<Buffer> (<NDArray> a)._buffer).version
+    return -1
+
+
+cdef int is_sole_owner(PyObject* a) noexcept:
+    """One reference to it, one to its buffer, and no element that stands for several"""
+    cdef NDArray array
+    cdef int i
+    if Py_REFCNT(a) != 1 or not isinstance(<object> a, NDArray):
+        return 0
+    array = <NDArray> a
+    if Py_REFCNT(<PyObject*> array._buffer) != 1:
+        return 0
+    for i in range(array._ndim):
+        if array._strides[i] == 0 and array._shape[i] > 1:
+            return 0
+    return 1
+
+
+cdef int dtype_code(PyObject* a) noexcept:
+    return (<NDArray> a)._dtype if isinstance(<object> a, NDArray) else -1
+
+
+cdef int alike(PyObject* a, PyObject* b) noexcept:
+    return isinstance(<object> a, NDArray) and isinstance(<object> b, NDArray) and (<NDArray> a)._dtype == (<NDArray> b)._dtype \
+        and same_shape(<NDArray> a, <NDArray> b)
+
+
+cdef int is_compact(PyObject* a) noexcept:
+    return isinstance(<object> a, NDArray) and (<NDArray> a)._compact
+
 
 cdef Interface interface
-interface.abi = ABI
-interface.clock = <long long*> PyCapsule_GetPointer(WRITE_CLOCK, "needle_ndarray.write_clock")
-interface.nbytes = <nbytes_t> PyCapsule_GetPointer(NBYTES, "needle_ndarray.nbytes")
-interface.version = <version_t> PyCapsule_GetPointer(VERSION, "needle_ndarray.version")
-interface.is_sole_owner = <question_t> PyCapsule_GetPointer(SOLE_OWNER, "needle_ndarray.sole_owner")
-interface.dtype_code = <question_t> PyCapsule_GetPointer(DTYPE_CODE, "needle_ndarray.dtype_code")
-
+interface.abi, interface.clock, interface.nbytes, interface.version = ABI, &write_clock, nbytes, version
+interface.is_sole_owner, interface.dtype_code, interface.alike, interface.is_compact = is_sole_owner, dtype_code, alike, is_compact
 C_INTERFACE = PyCapsule_New(&interface, "needle_ndarray.extension", NULL)
 
 __all__ = [

@@ -7,7 +7,15 @@ from typing import Any
 
 from needle_ndarray.capture import again
 from needle_ndarray.ndarray import NDArray, bounds, broadcast_shapes
-from needle_ndarray.norms import batch_norm, batch_norm_grad, layer_norm, layer_norm_grad
+from needle_ndarray.norms import (
+    batch_norm,
+    batch_norm_grad,
+    layer_norm,
+    layer_norm_grad,
+    log_softmax_grad,
+    logsumexp_grad,
+    softmax_grad,
+)
 from needle_ndarray.rules import RULES, number
 
 # ---- Cross-entropy ---------------------------------------------------------------------------------------------------
@@ -147,5 +155,5 @@ def _broadcast(what: str, q: Any, k: Any, v: Any, mask: Any) -> tuple[Any, Any, 
 
 __all__ = [
     "layer_norm", "layer_norm_grad", "batch_norm", "batch_norm_grad", "cross_entropy", "cross_entropy_grad",
-    "attention", "attention_grad",
+    "attention", "attention_grad", "softmax_grad", "log_softmax_grad", "logsumexp_grad",
 ]  # fmt: skip

@@ -6,7 +6,6 @@ from typing import Any
 LARGEST: int
 
 def pair(name: str, what: str, given: int | Sequence[int], least: int = 1) -> tuple[int, int]: ...
-def both_sides(name: str, given: Any) -> tuple[tuple[int, int], tuple[int, int]]: ...
 
 class Geometry:
     def __init__(

@@ -14,6 +14,7 @@ from needle_ndarray.optable cimport itemsize
 
 cdef extern from "Python.h":
     int PySlice_Unpack(object slice, Py_ssize_t* start, Py_ssize_t* stop, Py_ssize_t* step) except -1
+    long long PyLong_AsLongLongAndOverflow(object, int* overflow) except? -1
     Py_ssize_t PySlice_AdjustIndices(Py_ssize_t length, Py_ssize_t* start, Py_ssize_t* stop, Py_ssize_t step)
 
 cdef Py_ssize_t MAX_SIZE = 0x7fffffffffffffff // 8
@@ -92,12 +93,16 @@ cdef Py_ssize_t checked_size(int ndim, const Py_ssize_t* shape) except -1:
 
 
 cdef int normal_axis(str what, object axis, int ndim) except -1:
-    try:
-        at = axis if type(axis) is int else as_index(axis)
-    except TypeError:
-        raise TypeError(f"{what}: expected an int axis, got {axis!r}") from None
-    if not -ndim <= at < ndim:
-        raise np.exceptions.AxisError(f"{what}: axis {at} is out of bounds for {ndim} axes")
+    cdef int overflow = 0
+    cdef long long at
+    if type(axis) is not int:
+        try:
+            axis = as_index(axis)
+        except TypeError:
+            raise TypeError(f"{what}: expected an int axis, got {axis!r}") from None
+    at = PyLong_AsLongLongAndOverflow(axis, &overflow)
+    if overflow or not -ndim <= at < ndim:
+        raise np.exceptions.AxisError(f"{what}: axis {axis} is out of bounds for {ndim} axes")
     return at + ndim if at < 0 else at
 
 
@@ -118,6 +123,11 @@ def broadcast_shapes(*shapes):
         return np.broadcast_shapes(*shapes)
     except ValueError:
         raise BroadcastError(f"shapes {' and '.join(map(str, shapes))} do not broadcast") from None
+
+
+def alike(NDArray a not None, NDArray b not None):
+    """Whether shapes and dtypes are equal."""
+    return a._dtype == b._dtype and same_shape(a, b)
 
 
 cdef int widen(int ndim, Py_ssize_t* shape, NDArray a) noexcept:

@@ -6,18 +6,13 @@ from typing import Any, ClassVar, Self, SupportsIndex, TypeAlias
 
 import numpy.typing as npt
 
-from needle_ndarray.arguments import alike as alike
-from needle_ndarray.arguments import bounds as bounds
 from needle_ndarray.backend import Backend
-from needle_ndarray.capsules import DTYPE_CODE as DTYPE_CODE
-from needle_ndarray.capsules import NBYTES as NBYTES
-from needle_ndarray.capsules import SOLE_OWNER as SOLE_OWNER
-from needle_ndarray.capsules import VERSION as VERSION
 from needle_ndarray.devices import Device
 from needle_ndarray.dispatch import accumulate as accumulate
 from needle_ndarray.dispatch import arg_reduce_op as arg_reduce_op
 from needle_ndarray.dispatch import binary_function as binary_function
 from needle_ndarray.dispatch import binary_op as binary_op
+from needle_ndarray.dispatch import bounds as bounds
 from needle_ndarray.dispatch import last_axis_op as last_axis_op
 from needle_ndarray.dispatch import linear as linear
 from needle_ndarray.dispatch import reduce_op as reduce_op
@@ -27,6 +22,7 @@ from needle_ndarray.dispatch import unary_op as unary_op
 from needle_ndarray.dispatch import where_op as where_op
 from needle_ndarray.dtypes import DType
 from needle_ndarray.layout import BroadcastError as BroadcastError
+from needle_ndarray.layout import alike as alike
 from needle_ndarray.layout import bounded as bounded
 from needle_ndarray.layout import broadcast_shapes as broadcast_shapes
 from needle_ndarray.layout import normal_axes as normal_axes

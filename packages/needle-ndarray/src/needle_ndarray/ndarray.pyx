@@ -25,7 +25,7 @@ from needle_ndarray.layout cimport (
 from needle_ndarray.operands cimport assign, dtype_code, from_host, hears_numbers, is_array_like, is_scalar
 from needle_ndarray.optable cimport BFLOAT16, FLOAT16, FLOAT32, FLOAT64, INT32, INT64, UINT8, itemsize
 
-from needle_ndarray import arguments, capsules, dispatch, layout, operands, optimizer_steps
+from needle_ndarray import dispatch, layout, operands, optimizer_steps
 from needle_ndarray.backend import ARG_REDUCE, BINARY, REDUCE, ROWS, SCAN, UNARY
 from needle_ndarray.dispatch import last_axis_op, scan_op, where_op
 from needle_ndarray.dtypes import DTYPES, dtype as to_dtype_object
@@ -34,12 +34,10 @@ from needle_ndarray.layout import bounded, normal_axes
 # Everybody imports from here what the modules of the array define for Python. They need the class below while they are
 # initialised, so this module has to come first.
 globals().update({name: getattr(module, name) for module, names in [
-    (layout, "BroadcastError broadcast_shapes"),
+    (layout, "BroadcastError alike broadcast_shapes"),
     (operands, "constant_like"),
-    (dispatch, "unary_op binary_op reduce_op arg_reduce_op unary_function binary_function linear accumulate"),
-    (arguments, "alike bounds"),
+    (dispatch, "unary_op binary_op reduce_op arg_reduce_op unary_function binary_function bounds linear accumulate"),
     (optimizer_steps, "run_step"),
-    (capsules, "NBYTES DTYPE_CODE VERSION SOLE_OWNER"),
 ] for name in names.split()})
 
 cdef extern from "Python.h":
@@ -814,7 +812,10 @@ cdef NDArray empty_compact(Backend backend, int dtype, int ndim, const Py_ssize_
     cdef int i
     out._backend = backend
     out._dtype = dtype
-    out.set_ndim(ndim)
+    if ndim <= INLINE:
+        out._ndim = ndim
+    else:
+        out.set_ndim(ndim)
     for i in range(ndim - 1, -1, -1):
         out._shape[i], out._strides[i] = shape[i], size
         size *= shape[i]
@@ -835,7 +836,10 @@ cdef NDArray view_of(NDArray base, int ndim, const Py_ssize_t* shape, const Py_s
     out._backend = base._backend
     out._buffer = base._buffer
     out._dtype = base._dtype
-    out.set_ndim(ndim)
+    if ndim <= INLINE:
+        out._ndim = ndim
+    else:
+        out.set_ndim(ndim)
     for i in range(ndim):
         out._shape[i] = shape[i]
         out._strides[i] = strides[i]

@@ -5,7 +5,7 @@ from needle_ndarray.ndarray cimport NDArray
 cdef bint is_numpy_scalar(object x) noexcept
 cdef int scalar_dtype(int other, object x) except -1
 cdef NDArray scalar_array(Backend backend, int dtype, object x)
-cdef NDArray scalar_like(NDArray a, object value)
+cdef NDArray scalar_like(NDArray a, int dtype, object value)
 cdef bint beyond(Op op, int code, object x) except -1
 
 cdef bint is_array_like(object x) noexcept

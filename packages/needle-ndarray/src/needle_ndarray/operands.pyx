@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from needle_ndarray.backend cimport Backend, Op
-from needle_ndarray.layout cimport broadcast_view, check_writable, overlap, parse_ints, same_shape
+from needle_ndarray.layout cimport broadcast_to, broadcast_view, check_writable, overlap, parse_ints, same_shape
 from needle_ndarray.ndarray cimport MAX_NDIM, NDArray, compact_copy, empty_compact
 from needle_ndarray.optable cimport (
     BFLOAT16, BOOL, DTYPE_COUNT, EQUAL, FLOAT32, FLOAT64, GREATER_EQUAL, INT32, INT64, UINT8
@@ -103,9 +103,17 @@ cdef bint beyond(Op op, int code, object x) except -1:
     return UINT8 <= code <= INT64 and EQUAL <= op.code <= GREATER_EQUAL and not in_range(code, int(x))
 
 
-cdef NDArray scalar_like(NDArray a, object value):
-    cdef NDArray one = scalar_array(a._backend, a._dtype, value)
-    return broadcast_view(one, a._ndim, a._shape) if a._ndim else one
+cdef NDArray scalar_like(NDArray a, int dtype, object value):
+    """A number in the shape of an array: one element, with strides 0"""
+    cdef NDArray one = scalar_array(a._backend, dtype, value)
+    cdef int i
+    if a._backend.listener is not None:     # it has perhaps kept the array, so that has to stay what it is
+        return broadcast_to(one, a._ndim, a._shape)
+    one.set_ndim(a._ndim)
+    for i in range(a._ndim):
+        one._shape[i], one._strides[i] = a._shape[i], 0
+    one.measure()
+    return one
 
 
 def constant_like(NDArray a not None, value):
@@ -115,7 +123,7 @@ def constant_like(NDArray a not None, value):
     >>> constant_like(zeros((2, 3)), 7).strides
     (0, 0)
     """
-    return scalar_like(a, value)
+    return scalar_like(a, a._dtype, value)
 
 
 # ---- Arrays --------------------------------------------------------------------------

@@ -28,7 +28,7 @@ def run_step(str what not None, Op op not None, tuple given not None, tuple hype
         raise ValueError(f"{what}: expected lists of parameters, of gradients and of up to two states, got {len(given)} lists")
     cdef list lists = [list(arrays) if isinstance(arrays, (list, tuple)) else arrays for arrays in given]
     cdef Py_ssize_t i, count = len(lists)
-    (<Rule> RULES[what]).walk(tuple(lists), True)
+    (<Rule> RULES[what]).walk(tuple(lists), False)
     cdef bint disjoint = prepare_step(lists[0], lists[1], lists[2:])
     if not lists[0]:
         return

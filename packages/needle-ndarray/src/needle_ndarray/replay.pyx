@@ -24,12 +24,13 @@ cdef enum:
 
 cdef enum Code:
     OTHER, REPEAT, FILL, COPY, UNARY, BINARY, WHERE, REDUCE, MATMUL, LINEAR, ROWS, CROSS_ENTROPY, CROSS_ENTROPY_GRAD, NORM
-    NORM_GRAD, TAKE, SCATTER, STEP
+    NORM_GRAD, TAKE, SCATTER, STEP, ROWS_GRAD
 
 cdef dict CODES = {
     "repeat": REPEAT, "fill": FILL, "copy": COPY, "unary": UNARY, "binary": BINARY, "where": WHERE, "reduce": REDUCE,
     "matmul": MATMUL, "linear": LINEAR, "rows": ROWS, "cross_entropy": CROSS_ENTROPY, "cross_entropy_grad": CROSS_ENTROPY_GRAD,
     "norm": NORM, "norm_grad": NORM_GRAD, "take": TAKE, "scatter": SCATTER, "step": STEP,
+    "rows_grad": ROWS_GRAD,
 }
 
 
@@ -89,7 +90,8 @@ cdef class Replay:
     """Calls (verb, backend or function, args), ready to be run again.
 
     Numbers that a repeated function returns go where `patches` says: {call: [(path, repeated call, index)]}, where a path is a
-    tuple of positions in the arguments.
+    tuple of positions in the arguments. `epilogues` tells of calls that write over the result of a convolution, element by element,
+    and may be applied part by part: {the convolution: the last of them + 1}.
     """
 
     cdef list targets               # by call: its backend, or the function to repeat
@@ -106,7 +108,7 @@ cdef class Replay:
     cdef list written               # an array on each buffer of others that is written to
     cdef list graphs                # by call: (what runs this and the next ones as one, the call after them), or None; or None
 
-    def __cinit__(self, list calls not None, dict patches not None, list written not None):
+    def __cinit__(self, list calls not None, dict patches not None, list written not None, dict epilogues=None):
         cdef Py_ssize_t i
         self.count = len(calls)
         self.codes = <int*> malloc((self.count + 1) * sizeof(int))
@@ -136,9 +138,21 @@ cdef class Replay:
         for i in range(self.count - 1, -1, -1):
             if self.codes[i] != REPEAT and self.patches[i] is None:
                 self.prepared.add(i, <Backend> self.targets[i], self.verbs[i], self.args[i])
+                if epilogues is not None and i in epilogues:
+                    self.prepared.fuse(i, [(self.verbs[j], self.args[j]) for j in range(i + 1, epilogues[i]) if self.follows(i, j)])
 
     def __dealloc__(self):
         free(self.codes)
+
+    def length_of(self, Py_ssize_t i):
+        """Calls that are made with call i: itself, and those that are a part of it."""
+        if not 0 <= i < self.count:
+            raise IndexError(f"Replay: no call {i} among {self.count}")
+        return self.prepared.calls[i].next - i if self.prepared.calls[i] is not NULL else 1
+
+    cdef bint follows(self, Py_ssize_t i, Py_ssize_t j) except -1:
+        """Whether call j may be a part of call i: of the same backend, and without numbers that change"""
+        return j < self.count and self.targets[j] is self.targets[i] and self.patches[j] is None
 
     cpdef run(self):
         """Make all calls. An error leaves the arrays as the calls before it left them."""
@@ -230,6 +244,8 @@ cdef class Replay:
             backend.where(at(args, 0), at(args, 1), at(args, 2), at(args, 3))
         elif code == ROWS:
             backend.rows(<Op> at(args, 0), at(args, 1), at(args, 2))
+        elif code == ROWS_GRAD:
+            backend.rows_grad(<Op> at(args, 0), at(args, 1), at(args, 2), at(args, 3), at(args, 4))
         elif code == CROSS_ENTROPY:
             backend.cross_entropy(at(args, 0), at(args, 1), at(args, 2))
         elif code == CROSS_ENTROPY_GRAD:

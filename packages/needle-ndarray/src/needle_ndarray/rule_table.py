@@ -29,6 +29,8 @@ TABLE = """
 
     rows.softmax|log_softmax      a: float (..., n>0) -> out: (..., n)
     rows.logsumexp                a: float (..., n>0) -> out: (...)
+    rows_grad.softmax_grad|log_softmax_grad  y: to float (..., n>0); grad: (..., n) -> out: (..., n)
+    rows_grad.logsumexp_grad      x: to float (..., n>0); y: (...); grad: (...) -> out: (..., n)
     norm.layer_norm               x: to float (..., n>0); weight?, bias?: (n) -> out: (..., n)
     norm_grad.layer_norm_grad     x: to float (..., n>0); grad: (..., n); weight?: (n) -> dx: (..., n); dweight, dbias: (n)
     norm.batch_norm               x: to float (..., n>0); weight?, bias?: (n) -> out: (..., n); mean, var: (n)

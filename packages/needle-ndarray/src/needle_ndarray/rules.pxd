@@ -49,7 +49,7 @@ cdef class Rule:
 
     cdef int guard(self, Borrowed* given, View* views) except -1
     cdef tuple before(self, int i, Borrowed* given)
-    cdef bint walk(self, tuple lists, bint explain) except -1
+    cdef int walk(self, tuple lists, bint for_kernel) except -1
     cdef int check_memory(self, int i, NDArray a) except -1
     cdef object refusal(self, int i, object given, tuple before, str number=*, NDArray first=*)
     cdef str shape_of(self, int i, const Sizes* sizes)

@@ -170,13 +170,10 @@ cdef class Rule:
 
     def check_lists(self, *lists):
         """Check an array of each list, entry after entry: all on one device. A list that may be None may be left out."""
-        self.walk(lists, True)
+        self.walk(lists, False)
 
-    def fits_lists(self, *lists):
-        """Whether `check_lists` would pass, and what is changed in place is compact."""
-        return self.walk(lists, False)
-
-    cdef bint walk(self, tuple lists, bint explain) except -1:
+    cdef int walk(self, tuple lists, bint for_kernel) except -1:
+        """`check_lists`, and whether a kernel on the host can read and write the memory"""
         cdef Sizes sizes
         cdef Spec* spec
         cdef Py_ssize_t i
@@ -195,21 +192,21 @@ cdef class Rule:
             for k in range(count):
                 spec = &self.specs[k]
                 a = PyList_GET_ITEM(PyTuple_GET_ITEM(<Borrowed> lists, k), i)
+                if a is <Borrowed> None:        # a list may be left out, an entry may not
+                    raise TypeError(f"{self.name}: {self.labels[k]} {i}: expected an NDArray, got NoneType")
                 if not (k and spec.like == 0 and alike(a, first) and <void*> (<NDArray> a)._backend is backend) \
                         and misfit(spec, a, backend, &sizes):
-                    if explain:
-                        before = tuple([other[i] for other in lists[:k]])
-                        raise self.refusal(k, <object> a, before, f" {i}", lists[0][0] if i else None)
-                    return False
+                    before = tuple([other[i] for other in lists[:k]])
+                    raise self.refusal(k, <object> a, before, f" {i}", lists[0][0] if i else None)
+                if for_kernel and ((<NDArray> a)._ptr is NULL or (<NDArray> a)._size > TOO_MANY):
+                    self.check_memory(k, <NDArray> a)
                 if spec.in_place and not (<NDArray> a)._compact:
-                    if not explain:
-                        return False
                     check_writable(f"{self.name}: {self.labels[k]} {i}", <NDArray> a)
                 if k == 0:
                     first = a
                     if backend is NULL:
                         backend = <void*> (<NDArray> a)._backend
-        return True
+        return 0
 
     cdef int check_memory(self, int i, NDArray a) except -1:
         if a._ptr is NULL and (a._size or not isinstance(a._buffer, Buffer)):

@@ -7,7 +7,7 @@ from cpython.object cimport PyObject
 from cpython.pycapsule cimport PyCapsule_GetPointer
 
 cdef enum:
-    ARRAYS_ABI = 1              # of the struct that follows: as in needle_ndarray/extension.pyx
+    ARRAYS_ABI = 2              # of the struct that follows: as in needle_ndarray/extension.pyx
 
 ctypedef struct Arrays:
     int abi
@@ -16,6 +16,8 @@ ctypedef struct Arrays:
     long long (*version)(PyObject*) noexcept            # the write clock at its last write; -1: ask the object
     int (*is_sole_owner)(PyObject*) noexcept            # whether nobody else sees a write to it
     int (*dtype_code)(PyObject*) noexcept               # -1: not an NDArray
+    int (*alike)(PyObject*, PyObject*) noexcept         # whether both are arrays of one shape and dtype
+    int (*is_compact)(PyObject*) noexcept               # whether it is an array in row-major order without gaps
 
 
 cdef inline Arrays load_arrays() except *:

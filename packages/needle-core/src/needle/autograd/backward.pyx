@@ -14,6 +14,7 @@ import needle_ndarray as array_api
 from needle_ndarray.extension import active_recorder, bounded
 
 from needle.autograd.arguments cimport as_constant
+from needle.autograd.arrays cimport Arrays, load_arrays
 from needle.autograd.memory cimport own, release, release_all, sum_and_release
 from needle.autograd.modes cimport Modes, modes_here
 from needle.autograd.operators cimport operators
@@ -24,7 +25,8 @@ from needle.autograd.values cimport Op, Slot, TensorTuple, Value, is_unknown, lo
 
 from needle import _hints
 
-cdef object alike = array_api.alike
+cdef Arrays arrays = load_arrays()
+cdef set told = _hints.told
 
 
 @cython.final
@@ -118,7 +120,7 @@ cdef class Walk(Graph):
         if self.accumulate and node.gradient is not None:
             before = make_leaf(type(grad), realize(<Value?> node.gradient), False)
             grad = before + grad if isinstance(grad, TensorTuple) else apply(operators().add, (before, grad))
-        elif node.gradient is not None and node.looked == looks and node.gradient is not grad and "replacing" not in _hints._told:
+        elif node.gradient is not None and node.looked == looks and node.gradient is not grad and "replacing" not in told:
             _hints.warn_of_replacing()  # nobody has looked at any gradient since this one came
         node.gradient, node.looked = grad, looks
         return 0
@@ -166,7 +168,8 @@ cdef object fitted(Value node, object grad, Value x):
         check_tuple(op, grad, <TensorTuple> x)
     elif not isinstance(grad, Tensor):
         raise TypeError(f"{type(op).__name__}.gradient returned {type(grad).__name__}, expected a Tensor or None")
-    elif x.array is None or (<Tensor> grad).array is None or not alike((<Tensor> grad).array, x.array):
+    elif x.array is None or (<Tensor> grad).array is None \
+            or not arrays.alike(<PyObject*> (<Tensor> grad).array, <PyObject*> x.array):
         grad = fit(op, <Tensor> grad, <Tensor?> x)
     if modes_here().anomaly:
         from needle.modes import check_backward

@@ -20,12 +20,6 @@ from needle.autograd.modes cimport Modes, is_lazy, modes_here
 from needle.autograd.tensor cimport Tensor
 from needle.autograd.values cimport Op, TensorTuple, TensorTupleOp, Value, entry
 
-cdef extern from *:
-    """
-    #define needle_type_version(o) (Py_TYPE(o)->tp_version_tag)
-    """
-    unsigned int type_version "needle_type_version"(object value) noexcept     # changes when its class does; 0: unknown
-
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject*)
 
@@ -155,9 +149,7 @@ cdef object compute(Op op, tuple inputs):
     cdef object data, function
     if listeners != 0 and modes_here().op is not <PyObject*> op:
         return compute_named(op, inputs)
-    if op.seen == 0 or op.seen != type_version(op):
-        op.compute_function = type(op).compute      # of the class: a look into the instance first makes its __dict__
-        op.seen = type_version(op)
+    find_compute(op)
     function = op.compute_function
     if n == 2:
         data = function(op, realized(<Value> entry(inputs, 0)), realized(<Value> entry(inputs, 1)))

@@ -17,7 +17,7 @@ from needle.autograd.backward cimport backward
 from needle.autograd.dtype_rules cimport FLOAT32, to_array
 from needle.autograd.modes cimport means_torch, modes_here
 from needle.autograd.naming cimport show_in_autograd
-from needle.autograd.operators cimport operators
+from needle.autograd.operators cimport operators, with_scalar
 from needle.autograd.recording cimport apply, note_dropped, note_used, read, realize
 from needle.autograd.tracing cimport handed_out, note_read, note_write
 from needle.autograd.values cimport Value, assign, is_unknown, looks, make_leaf
@@ -300,7 +300,7 @@ cdef class Tensor(Value):
         if isinstance(other, Tensor):
             return apply(operators().add, (self, other))
         if is_number(other):
-            return apply(operators().add_scalar(other), (self,))
+            return apply(with_scalar(operators().add_scalar, other), (self,))
         return apply(operators().add, (self, other)) if known(other) else NotImplemented
 
     def __radd__(self, other):
@@ -308,7 +308,7 @@ cdef class Tensor(Value):
 
     def __sub__(self, other):
         if is_number(other):
-            return apply(operators().add_scalar(-(other.item() if isinstance(other, np.generic) else other)), (self,))
+            return apply(with_scalar(operators().add_scalar, -(other.item() if isinstance(other, np.generic) else other)), (self,))
         if isinstance(other, Tensor):
             return apply(operators().add, (self, negated(<Tensor> other, self)))
         return self - as_constant(other, self, "subtract") if known(other) else NotImplemented
@@ -319,14 +319,14 @@ cdef class Tensor(Value):
         if not is_number(other):
             return as_constant(other, self, "subtract") - self if known(other) else NotImplemented
         if not has_floats(self) and not isinstance(other, (int, np.integer)):
-            return apply(operators().mul_scalar(-1.0), (self,)) + other     # bytes have no sign of their own
+            return apply(with_scalar(operators().mul_scalar, -1.0), (self,)) + other     # bytes have no sign of their own
         return apply(operators().negate, (self,)) + other
 
     def __mul__(self, other):
         if isinstance(other, Tensor):
             return apply(operators().multiply, (self, other))
         if is_number(other):
-            return apply(operators().mul_scalar(other), (self,))
+            return apply(with_scalar(operators().mul_scalar, other), (self,))
         return apply(operators().multiply, (self, other)) if known(other) else NotImplemented
 
     def __rmul__(self, other):
@@ -336,7 +336,7 @@ cdef class Tensor(Value):
         if isinstance(other, Tensor):
             return apply(operators().divide, (self, other))
         if is_number(other):
-            return apply(operators().div_scalar(other), (self,))
+            return apply(with_scalar(operators().div_scalar, other), (self,))
         return apply(operators().divide, (self, other)) if known(other) else NotImplemented
 
     def __rtruediv__(self, other):
@@ -426,7 +426,7 @@ cdef class Tensor(Value):
         return operators().ops.abs(self)
 
     def __getitem__(self, key):
-        return operators().ops.getitem(self, key)
+        return apply(operators().ops.GetItem(key), (self,))
 
     def __setitem__(self, key, value):
         """Write in place: into the array where nothing is recorded, else this tensor becomes the result of SetItem."""
@@ -503,7 +503,7 @@ cdef class Tensor(Value):
         return operators().ops.softmax(self if dtype is None else self.astype(dtype), axes)
 
     def reshape(self, *shape):
-        return operators().ops.reshape(self, shape[0] if len(shape) == 1 else shape)
+        return apply(operators().ops.Reshape(shape[0] if len(shape) == 1 else shape), (self,))
 
     def broadcast_to(self, *shape):
         return operators().ops.broadcast_to(self, shape[0] if len(shape) == 1 else shape)
@@ -513,14 +513,16 @@ cdef class Tensor(Value):
         if dim0 is not None and dim1 is not None and axes is None:
             axes = (dim0, dim1)
         if len(axes_to_swap) == 1 and axes is None:
-            return operators().ops.transpose(self, axes_to_swap[0])
-        return operators().ops.transpose(self, axes_to_swap or axes)
+            axes = axes_to_swap[0]
+        elif axes_to_swap:
+            axes = axes_to_swap
+        return apply(operators().ops.Transpose(axes), (self,))
 
     def permute(self, *axes, dims=None):
-        return operators().ops.permute(self, dims if dims is not None else axes[0] if len(axes) == 1 else axes)
+        return apply(operators().ops.Permute(dims if dims is not None else axes[0] if len(axes) == 1 else axes), (self,))
 
     def swapaxes(self, axis1, axis2):
-        return operators().ops.swapaxes(self, axis1, axis2)
+        return apply(operators().ops.Transpose((axis1, axis2)), (self,))
 
     def squeeze(self, axis=None, *, dim=None):
         return operators().ops.squeeze(self, axes_of("squeeze", axis, None, dim, None, None))
@@ -588,12 +590,12 @@ cdef class Tensor(Value):
     @property
     def T(self):
         """All axes reversed."""
-        return operators().ops.permute(self, tuple(range(self.ndim - 1, -1, -1)))
+        return apply(operators().ops.Permute(tuple(range(self.ndim - 1, -1, -1))), (self,))
 
     @property
     def mT(self):
         """The last two axes swapped."""
-        return operators().ops.transpose(self)
+        return apply(operators().ops.Transpose(), (self,))
 
 
 cdef object as_sizes(object array, object device, tuple sizes):

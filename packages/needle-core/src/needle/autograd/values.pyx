@@ -273,9 +273,11 @@ cdef Value make_leaf(type cls, object data, bint requires_grad):
 
 
 def with_gradients(params):
-    """What an optimizer works on: the tensors that have a gradient, their data, and the data of their gradients, as lists."""
+    """What an optimizer works on: the tensors that have a gradient, their data, and the data of their gradients, as lists; and
+    whether all data is compact, with gradients of its shape and dtype."""
     cdef Tensor p
     cdef list chosen = [], data = [], grads = []
+    cdef bint fits = True
     global looks
     looks += 1
     params = bounded("with_gradients", params)
@@ -284,9 +286,11 @@ def with_gradients(params):
     for p in params:
         if p.gradient is not None:
             chosen.append(p)
-            data.append(realize(p))
-            grads.append(realize(<Tensor?> p.gradient))
-    return chosen, data, grads
+            a, g = realize(p), realize(<Tensor?> p.gradient)
+            data.append(a)
+            grads.append(g)
+            fits = fits and arrays.is_compact(<PyObject*> a) and arrays.alike(<PyObject*> a, <PyObject*> g)
+    return chosen, data, grads, fits
 
 
 cdef bint is_float(Value value):

@@ -115,6 +115,13 @@ def _softmax(op: Any, singles: tuple, inputs: tuple, batched: tuple, n: int) -> 
     return type(op)(_after(op.axes, singles[0].ndim))(inputs[0]) if singles[0].ndim else None
 
 
+def _softmax_grad(op: Any, singles: tuple, inputs: tuple, batched: tuple, n: int) -> Any:
+    """Of all gradients of softmax and its relatives: the second input has every axis."""
+    if singles[1].ndim == 0:
+        return None
+    return type(op)(_after(op.axes, singles[1].ndim))(*[spread(x, b, n) for x, b in zip(inputs, batched, strict=True)])
+
+
 def _broadcast(op: Any, singles: tuple, inputs: tuple, batched: tuple, n: int) -> Any:
     (x,) = _aligned(singles, inputs, batched, len(op.shape))
     return ops.broadcast_to(x, (n, *op.shape))
@@ -250,6 +257,7 @@ def _by_rows(op: Any, singles: tuple, inputs: tuple, batched: tuple, n: int) -> 
 RULES: dict[type, Rule] = {getattr(ops, name): _elementwise for name in _ELEMENTWISE}
 RULES |= dict.fromkeys((ops.Summation, ops.Mean, ops.Max, ops.Min, ops.LogSumExp), _reduction)
 RULES |= dict.fromkeys((ops.Softmax, ops.LogSoftmax), _softmax)
+RULES |= dict.fromkeys((ops.SoftmaxGrad, ops.LogSoftmaxGrad, ops.LogSumExpGrad), _softmax_grad)
 RULES |= {
     ops.BroadcastTo: _broadcast,
     ops.Reshape: _reshape,

@@ -28,7 +28,8 @@ __all__ = [
     name
     for name, value in list(globals().items())
     if not name.startswith("_")
-    and getattr(value, "__module__", "").startswith("needle.ops.")
+    and isinstance(value, (type, _FunctionType))
+    and value.__module__.startswith("needle.ops.")
     and value.__module__ not in _SHARED
 ]
 

@@ -83,9 +83,12 @@ from needle.ops.reductions import CumSum as CumSum
 from needle.ops.reductions import Deviation as Deviation
 from needle.ops.reductions import FitTo as FitTo
 from needle.ops.reductions import LogSoftmax as LogSoftmax
+from needle.ops.reductions import LogSoftmaxGrad as LogSoftmaxGrad
 from needle.ops.reductions import LogSumExp as LogSumExp
+from needle.ops.reductions import LogSumExpGrad as LogSumExpGrad
 from needle.ops.reductions import Mean as Mean
 from needle.ops.reductions import Softmax as Softmax
+from needle.ops.reductions import SoftmaxGrad as SoftmaxGrad
 from needle.ops.reductions import Summation as Summation
 from needle.ops.shapes import Concatenate as Concatenate
 from needle.ops.shapes import Dilate as Dilate
@@ -302,10 +305,6 @@ def take(
     dims: SupportsIndex | None = ...,
 ) -> Tensor: ...
 def embedding(ids: Any, weight: Tensor) -> Tensor: ...
-
-ROWS_PRODUCT: RowsProduct
-LINEAR: Linear
-
 def matmul(a: Tensor, b: Tensor) -> Tensor: ...
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor: ...
 def einsum(subscripts: str, *operands: Any) -> Tensor: ...
@@ -465,10 +464,6 @@ def rnn(
     nonlinearity: str = "tanh",
 ) -> tuple[Tensor, Tensor]: ...
 def flip(a: Tensor, axes: Axes = None, *, axis: Axes = ..., dim: Axes = ..., dims: Axes = ...) -> Tensor: ...
-
-SUM_OF_ROWS: Summation
-SUM_OF_ROWS_KEPT: Summation
-
 def var(
     a: Tensor,
     axes: Axes = None,
@@ -775,8 +770,6 @@ __all__ = [
     "MatMul",
     "Linear",
     "RowsProduct",
-    "ROWS_PRODUCT",
-    "LINEAR",
     "Einsum",
     "matmul",
     "linear",
@@ -823,16 +816,17 @@ __all__ = [
     "rnn",
     "flip",
     "Summation",
-    "SUM_OF_ROWS",
-    "SUM_OF_ROWS_KEPT",
     "Mean",
     "BroadcastTo",
     "FitTo",
     "Deviation",
     "CumSum",
     "LogSumExp",
+    "LogSumExpGrad",
     "Softmax",
+    "SoftmaxGrad",
     "LogSoftmax",
+    "LogSoftmaxGrad",
     "var",
     "std",
     "cumsum",

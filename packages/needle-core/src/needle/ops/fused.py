@@ -35,6 +35,7 @@ class FusedGradient(TensorOp):
     """dx of a fused op with one differentiable input; its own gradient is that of the reference's."""
 
     needs = "inputs"
+    __slots__ = ("op",)
 
     def __init__(self, op: Any) -> None:
         self.op = op
@@ -50,6 +51,7 @@ class FusedGradients(TensorTupleOp):
     """dx, dw, ... of a fused op with several differentiable inputs; their own gradients are those of the reference's."""
 
     needs = "inputs"
+    __slots__ = ("op",)
 
     def __init__(self, op: Any) -> None:
         self.op = op

@@ -6,7 +6,7 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
-from needle.autograd import NDArray, Tensor, TensorOp, array_api, data_of, frozen
+from needle.autograd import NDArray, Tensor, TensorOp, array_api, data_of, frozen, is_plain_key
 from needle.ops.choosing import where
 from needle.ops.helpers import index_of, key_of
 from needle.ops.reductions import sum_to
@@ -20,9 +20,10 @@ class GetItem(TensorOp):
     """y = x[key];  dx = dy at those places, 0 elsewhere"""
 
     needs = ""
+    __slots__ = ("key",)
 
     def __init__(self, key: Key) -> None:
-        self.key = key_of(key)
+        self.key = key if is_plain_key(key) else key_of(key)
 
     def compute(self, x):
         return x[self.key]

@@ -135,9 +135,24 @@ class LogSumExp(TensorOp):
         return array_api.logsumexp(x, self.axes, keepdims=self.keepdims)
 
     def gradient(self, out_grad, node):
-        x = node.inputs[0]
-        shift = where(equal(node, -math.inf), 0.0, node)  # of nothing but -inf: 0, not NaN
-        return _spread(out_grad, x, self.axes) * exp(x - _spread(shift, x, self.axes))
+        return LogSumExpGrad(self.axes)(out_grad, node.inputs[0], node)
+
+
+class LogSumExpGrad(TensorOp):
+    """z = g e^(x - y), 0 where y is -inf;  dg = sum dz e^(x - y), dx = dz z, dy = -sum dx"""
+
+    def __init__(self, axes: Axes = None) -> None:
+        self.axes = frozen(axes)
+
+    def compute(self, g, x, y):
+        return array_api.logsumexp_grad(g, x, y, self.axes)
+
+    def gradient(self, out_grad, node):
+        g, x, y = node.inputs
+        shift = where(equal(y, -math.inf), 0.0, y)
+        dx = out_grad * node
+        dg = summation(out_grad * exp(x - _spread(shift, x, self.axes)), self.axes, keepdims=True)
+        return reshape(dg, g.shape), dx, -reshape(summation(dx, self.axes, keepdims=True), y.shape)
 
 
 class Softmax(TensorOp):
@@ -152,7 +167,24 @@ class Softmax(TensorOp):
         return array_api.softmax(x, self.axes)
 
     def gradient(self, out_grad, node):
-        return node * (out_grad - summation(node * out_grad, self.axes, keepdims=True))
+        return SoftmaxGrad(self.axes)(out_grad, node)
+
+
+class SoftmaxGrad(TensorOp):
+    """z = y (g - sum y g);  dg = y (dz - sum y dz), dy = dz (g - sum y g) - g sum y dz"""
+
+    needs = "inputs"
+
+    def __init__(self, axes: Axes = -1) -> None:
+        self.axes = frozen(axes)
+
+    def compute(self, g, y):
+        return array_api.softmax_grad(g, y, self.axes)
+
+    def gradient(self, out_grad, node):
+        g, y = node.inputs
+        mean_g, mean_dz = (summation(y * a, self.axes, keepdims=True) for a in (g, out_grad))
+        return SoftmaxGrad(self.axes)(out_grad, y), out_grad * (g - mean_g) - g * mean_dz
 
 
 class LogSoftmax(TensorOp):
@@ -167,7 +199,24 @@ class LogSoftmax(TensorOp):
         return array_api.log_softmax(x, self.axes)
 
     def gradient(self, out_grad, node):
-        return out_grad - exp(node) * summation(out_grad, self.axes, keepdims=True)
+        return LogSoftmaxGrad(self.axes)(out_grad, node)
+
+
+class LogSoftmaxGrad(TensorOp):
+    """z = g - e^y sum g;  dg = dz - sum e^y dz, dy = -dz e^y sum g"""
+
+    needs = "inputs"
+
+    def __init__(self, axes: Axes = -1) -> None:
+        self.axes = frozen(axes)
+
+    def compute(self, g, y):
+        return array_api.log_softmax_grad(g, y, self.axes)
+
+    def gradient(self, out_grad, node):
+        g, y = node.inputs
+        spent = exp(y) * out_grad
+        return out_grad - summation(spent, self.axes, keepdims=True), -spent * summation(g, self.axes, keepdims=True)
 
 
 def summation(a: Tensor, axes: Axes = None, keepdims: bool = False) -> Tensor:

@@ -50,6 +50,7 @@ class Permute(TensorOp):
     """y = x with its axes in another order;  dx = dy with them in the old one"""
 
     needs = ""
+    __slots__ = ("axes",)
 
     def __init__(self, axes: Axes) -> None:
         order = frozen(axes)

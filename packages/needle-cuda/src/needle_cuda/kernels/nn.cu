@@ -1,4 +1,4 @@
-// Softmax, its relatives and cross-entropy, over rows of n elements; every array may be a view with any strides.
+// Softmax, its relatives, cross-entropy and their gradients, over rows of n elements; every array may be a view with any strides.
 // Bound by bandwidth: a row is read from memory once, and again from the cache.
 #include "rows.cuh"
 
@@ -52,6 +52,48 @@ KERNEL logsumexp(const T* a, const View a_rows, i64 a_step, i64 rows, i64 n, T* 
         const T shift = largest - largest == 0 ? largest : (T)0;
         const Wide total = row_exp_sum(x, a_step, shift, n, sum_scratch);
         if (threadIdx.x == 0) out[place(out_lead, row)] = (T)(log(total) + shift);
+    }
+}
+
+// out = y (grad - sum y grad)
+KERNEL softmax_grad(const T* grad, const View grad_rows, i64 grad_step, const T* y, const View y_rows, i64 y_step, i64 rows, i64 n,
+                    T* out, const View out_rows, i64 out_step) {
+    __shared__ Wide scratch[WARP];
+    FOR_ROWS(row, rows) {
+        const T* g = grad + place(grad_rows, row);
+        const T* p = y + place(y_rows, row);
+        T* dx = out + place(out_rows, row);
+        Adder each;
+        FOR_COLUMNS(j, n) each.add(p[j * y_step] * g[j * grad_step]);
+        const T total = (T)row_threads_sum(each.sum(), scratch);
+        FOR_COLUMNS(j, n) dx[j * out_step] = p[j * y_step] * (g[j * grad_step] - total);
+    }
+}
+
+// out = grad - e^y sum grad
+KERNEL log_softmax_grad(const T* grad, const View grad_rows, i64 grad_step, const T* y, const View y_rows, i64 y_step, i64 rows,
+                        i64 n, T* out, const View out_rows, i64 out_step) {
+    __shared__ Wide scratch[WARP];
+    FOR_ROWS(row, rows) {
+        const T* g = grad + place(grad_rows, row);
+        const T* logs = y + place(y_rows, row);
+        T* dx = out + place(out_rows, row);
+        Adder each;
+        FOR_COLUMNS(j, n) each.add(g[j * grad_step]);
+        const T total = (T)row_threads_sum(each.sum(), scratch);
+        FOR_COLUMNS(j, n) dx[j * out_step] = g[j * grad_step] - exp(logs[j * y_step]) * total;
+    }
+}
+
+// out = grad e^(x - y), 0 in a row of nothing but -inf
+KERNEL logsumexp_grad(const T* grad, const View grad_lead, const T* x, const View x_rows, i64 x_step, const T* y, const View y_lead,
+                      i64 rows, i64 n, T* out, const View out_rows, i64 out_step) {
+    FOR_ROWS(row, rows) {
+        const T* a = x + place(x_rows, row);
+        T* dx = out + place(out_rows, row);
+        const T value = y[place(y_lead, row)], upstream = grad[place(grad_lead, row)];
+        const T shift = value == -infinity() ? (T)0 : value;
+        FOR_COLUMNS(j, n) dx[j * out_step] = upstream * exp(a[j * x_step] - shift);
     }
 }
 

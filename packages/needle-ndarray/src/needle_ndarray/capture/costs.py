@@ -12,8 +12,8 @@ from typing import Any
 
 from needle_ndarray.capture.verbs import ARGUMENTS, UPDATES
 
-#: Operations per element of the row of a softmax and its kin.
-ROWS = {"softmax": 5, "log_softmax": 5, "logsumexp": 4}
+#: Operations per element of the row of a softmax and its kin, and of its gradient.
+ROWS = {"softmax": (5, 4), "log_softmax": (5, 4), "logsumexp": (4, 3)}
 #: Operations per element of the state, beside the products and the bias: forward and backward.
 CELLS = {
     "lstm_cell": (13, 22), "gru_cell": (10, 18), "lstm": (13, 22), "gru": (10, 18), "rnn_tanh": (2, 4), "rnn_relu": (2, 2),
@@ -104,7 +104,8 @@ FLOPS: dict[str, Callable[..., int]] = {
     "random": nothing,  # the generator's work is on integers
     "linear": lambda x, weight, bias, out: size(out) * (2 * x.shape[-1] + 1),
     "matmul_weight": lambda a, weight, scale, out: size(out) * (2 * a.shape[-1] + (scale is not None)),
-    "rows": lambda op, a, out: ROWS[op.name] * size(a),
+    "rows": lambda op, a, out: ROWS[op.name][0] * size(a),
+    "rows_grad": lambda op, grad, x, y, out: ROWS[op.name][1] * size(out),
     "cross_entropy": lambda logits, labels, out: 4 * size(logits),
     "cross_entropy_grad": lambda grad, logits, labels, out: 6 * size(logits),
     "norm": norm,

@@ -8,7 +8,6 @@ from needle_ndarray.capture.calls import Call, View, renamed
 if TYPE_CHECKING:
     from needle_ndarray.capture.plan import Plan
 
-ALONE = {"repeat", "random", "from_host"}  # never the same twice, or values of the host
 LEAST = 2  # calls of a graph
 
 
@@ -58,8 +57,9 @@ def segments(plan: "Plan") -> list[tuple[int, int]]:
 
 
 def fits(plan: "Plan", call: Call) -> bool:
+    """Whether a graph can hold a call: one of the backend's, with numbers, addresses and values that stay."""
     return (
-        call.verb not in ALONE
+        call.verb != "from_host"
         and call.backend is not None
         and call.backend.has_graphs
         and not plan.slots(call)

@@ -19,6 +19,7 @@ _NAMES = {
     "linear": "x weight bias out",
     "matmul_weight": "a weight scale out",
     "rows": "op a out",
+    "rows_grad": "op grad x y out",
     "cross_entropy": "logits labels out",
     "cross_entropy_grad": "grad logits labels out",
     "norm": "op x weight bias out mean var eps",

@@ -1,6 +1,8 @@
 # cython: embedsignature.format=clinic
 """The CPU backend: hands NDArrays to the kernels, with threads where there is enough work."""
 
+from cpython.object cimport PyObject
+
 from needle_ndarray.backend cimport ARG_REDUCE_OP, BINARY_OP, RANDOM_OP, SCAN_OP, SCATTER_OP, UNARY_OP, Backend, Op
 from needle_ndarray.blas cimport blas, reserve_buffers, reserve_buffers_of_numpy
 from needle_ndarray.buffer cimport Buffer, allocate as allocate_buffer
@@ -53,6 +55,7 @@ cdef class CPUBackend(Backend):
     """Cython kernels on host memory."""
 
     name = "cpu"
+    has_epilogues = True
 
     cpdef object allocate(self, Py_ssize_t nbytes):
         if self.listener is not None:
@@ -175,12 +178,20 @@ cdef class CPUBackend(Backend):
             status = scans.scan_views(&source, &target, threads)
         done(status)
 
+    cdef bint product(self, object a, object b, PyObject* bias, object out) except -1:
+        """out = a @ b [+ bias] by the kernel; False where another way has to be found"""
+        cdef Call call
+        if not calls.prepare_product(a, b, bias, out, &call):
+            return False
+        if call.blas is not NULL:
+            reserve_buffers(threads_for(call.work, THREADS_FROM_FLOPS))
+        calls.run(&call)
+        return True
+
     cpdef matmul(self, object a, object b, object out):
         if self.listener is not None and self.listener.heard("matmul", (a, b, out)):
             return
-        cdef Call call
-        if calls.prepare_matmul(a, b, out, &call):
-            self.multiply(&call)
+        if self.product(a, b, NULL, out):
             return
         cdef NDArray target = <NDArray> out
         if blas().sgemm is not NULL and not target._compact:        # rows that the kernel cannot write
@@ -194,10 +205,7 @@ cdef class CPUBackend(Backend):
     cpdef linear(self, object x, object weight, object bias, object out):
         if self.listener is not None and self.listener.heard("linear", (x, weight, bias, out)):
             return
-        cdef Call call
-        if calls.prepare_linear(x, weight, bias, out, &call):
-            self.multiply(&call)
-        else:
+        if not self.product(x, weight, <PyObject*> bias, out):
             Backend.linear(self, x, weight, bias, out)
 
     cpdef matmul_weight(self, object a, object weight, object scale, object out):
@@ -223,12 +231,6 @@ cdef class CPUBackend(Backend):
         if v[3].size:
             with nogil:
                 products.matmul_weight(&job, threads)
-
-    cdef int multiply(self, Call* call) except -1:
-        """Run a product."""
-        if call.calls_blas:
-            reserve_buffers(threads_for(call.work, THREADS_FROM_FLOPS))
-        return calls.run(call)
 
     cpdef take(self, object a, object index, object out):
         if self.listener is not None and self.listener.heard("take", (a, index, out)):
@@ -293,14 +295,19 @@ cdef class CPUBackend(Backend):
         elif verb == "reduce":
             calls.prepare_reduce(args[0], args[1], args[2], args[3], call)
         elif verb == "matmul":
-            return calls.prepare_matmul(args[0], args[1], args[2], call) and not call.calls_blas
+            return calls.prepare_product(args[0], args[1], NULL, args[2], call) and call.blas is NULL
         elif verb == "linear":
-            return calls.prepare_linear(args[0], args[1], args[2], args[3], call) and not call.calls_blas
+            return calls.prepare_product(args[0], args[1], <PyObject*> args[2], args[3], call) and call.blas is NULL
         elif verb == "conv2d":
             return convolution.prepare_conv2d(args[0], args[1], args[2], args[3], args[4], args[5], args[6], args[7], call)
+        elif verb == "pool2d":
+            return convolution.prepare_pool2d(args[0], args[1], args[2], args[3], args[4], args[5], call)
         else:
             return False
         return True
+
+    cdef int fuse(self, Call* call, list steps) except -1:
+        return convolution.fuse(call, steps)
 
     # ---- Fused: the modules of this package --------------------------------------------------------------------------
 
@@ -308,6 +315,11 @@ cdef class CPUBackend(Backend):
         if self.listener is not None and self.listener.heard("rows", (op, a, out)):
             return
         network.rows(op, a, out)
+
+    cpdef rows_grad(self, Op op, object grad, object x, object y, object out):
+        if self.listener is not None and self.listener.heard("rows_grad", (op, grad, x, y, out)):
+            return
+        network.rows_grad(op, grad, x, y, out)
 
     cpdef cross_entropy(self, object logits, object labels, object out):
         if self.listener is not None and self.listener.heard("cross_entropy", (logits, labels, out)):

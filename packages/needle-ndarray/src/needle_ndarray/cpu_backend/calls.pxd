@@ -1,3 +1,5 @@
+from cpython.object cimport PyObject
+
 from needle_ndarray.backend cimport Backend, Op
 from needle_ndarray.calls cimport Call
 from needle_ndarray.cpu_backend.guard cimport NOGIL_FROM, done
@@ -12,8 +14,7 @@ cdef int prepare_strided_unary(Op op, NDArray x, NDArray result, Call* call) exc
 cdef int prepare_strided_binary(Op op, NDArray x, NDArray y, NDArray result, Call* call) except -1
 cdef int prepare_where(object condition, object a, object b, object out, Call* call) except -1
 cdef int prepare_reduce(Op op, object a, object out, tuple axes, Call* call) except -1
-cdef bint prepare_matmul(object a, object b, object out, Call* call) except -1
-cdef bint prepare_linear(object x, object weight, object bias, object out, Call* call) except -1
+cdef bint prepare_product(object a, object b, PyObject* bias, object out, Call* call) except -1
 cdef int kept_first(const View* a, tuple axes, View* out, bint* last) except -1
 
 

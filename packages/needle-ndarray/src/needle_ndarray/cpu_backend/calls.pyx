@@ -277,34 +277,10 @@ cdef int prepare_reduce(Op op, object a, object out, tuple axes, Call* call) exc
 
 # ---- Products ---------------------------------------------------------------------------------------------------------------
 
-cdef int run_matmul(Call* call) noexcept nogil:
-    cdef int threads = threads_for(call.work, THREADS_FROM_FLOPS)
-    return products.matmul_views(<const Blas*> call.blas, &call.views[0], &call.views[1], NULL, &call.views[2], threads)
-
-
-cdef int run_linear(Call* call) noexcept nogil:
-    cdef int threads = threads_for(call.work, THREADS_FROM_FLOPS)
-    return products.matmul_views(<const Blas*> call.blas, &call.views[0], &call.views[1], call.views[2].data, &call.views[3],
-                                 threads)
-
-
-cdef bint prepare_product(Call* call, int count, Run run) except -1:
-    """Of operands whose last is the result; False where the kernel cannot write it, or there is no BLAS"""
-    cdef const View* target = &call.views[count - 1]
-    cdef int n = target.ndim
-    cdef Py_ssize_t depth = call.views[0].shape[n - 1], largest
-    call.blas, call.calls_blas = blas(), False
-    ready(call, count, VIEWS, target.size * depth, run if target.size else nothing)
-    if target.size == 0:
-        return True
-    if target.strides[n - 1] != 1 and target.shape[n - 1] > 1 or target.strides[n - 2] < target.shape[n - 1] \
-            and target.shape[n - 2] > 1:
-        return False
-    if target.dtype < FLOAT32:
-        return True
-    largest = max(max(depth, target.strides[n - 2]), max(target.shape[n - 1], target.shape[n - 2]))
-    call.calls_blas = products.needs_blas(target.shape[n - 2], depth, target.shape[n - 1])
-    return blas().sgemm is not NULL and largest <= LARGEST
+cdef int run_product(Call* call) noexcept nogil:
+    cdef int last = call.count - 1
+    return products.matmul_views(<const Blas*> call.blas, &call.views[0], &call.views[1], call.views[2].data if last == 3 else NULL,
+                                 &call.views[last], threads_for(call.work, THREADS_FROM_FLOPS))
 
 
 cdef inline bint are_matrices(Call* call, int count) noexcept:
@@ -328,22 +304,29 @@ cdef inline bint are_matrices(Call* call, int count) noexcept:
     return True
 
 
-cdef bint prepare_matmul(object a, object b, object out, Call* call) except -1:
-    """out = a @ b; False where another way has to be found"""
-    call.arrays[0], call.arrays[1], call.arrays[2] = <PyObject*> a, <PyObject*> b, <PyObject*> out
-    if not are_matrices(call, 3):
-        views_by(MATMUL, call, 3)
-    return prepare_product(call, 3, run_matmul)
-
-
-cdef bint prepare_linear(object x, object weight, object bias, object out, Call* call) except -1:
-    """out = x @ weight + bias; False where these are no compact row and matrix, or the product cannot be prepared"""
-    cdef const View* target = &call.views[3]
-    call.arrays[0], call.arrays[1], call.arrays[2], call.arrays[3] = \
-        <PyObject*> x, <PyObject*> weight, <PyObject*> bias, <PyObject*> out
-    if not are_matrices(call, 4):
-        views_by(LINEAR, call, 4)
-    if target.ndim != 2 or target.dtype < FLOAT32 or not (<NDArray> out)._compact or not (<NDArray> bias)._compact \
-            or max(target.size, max(call.views[0].size, call.views[1].size)) > LARGEST:
+cdef bint prepare_product(object a, object b, PyObject* bias, object out, Call* call) except -1:
+    """out = a @ b, or of matrices a @ b plus a compact row; False where the kernel cannot write the result, or there is no BLAS"""
+    cdef int count = 3 if bias is NULL else 4, n
+    cdef const View* target = &call.views[count - 1]
+    cdef Py_ssize_t depth, rows, columns
+    call.arrays[0], call.arrays[1], call.arrays[2] = <PyObject*> a, <PyObject*> b, bias
+    call.arrays[count - 1], call.blas = <PyObject*> out, NULL
+    if not are_matrices(call, count):
+        views_by(MATMUL if bias is NULL else LINEAR, call, count)
+    n = target.ndim
+    depth, rows, columns = call.views[0].shape[n - 1], target.shape[n - 2], target.shape[n - 1]
+    if bias is not NULL and (n != 2 or target.dtype < FLOAT32 or not (<NDArray> out)._compact or not (<NDArray> bias)._compact
+                             or max(target.size, max(call.views[0].size, call.views[1].size)) > LARGEST):
         return False
-    return prepare_product(call, 4, run_linear)
+    ready(call, count, VIEWS, target.size * depth, run_product if target.size else nothing)
+    if target.size == 0:
+        return True
+    if target.strides[n - 1] != 1 and columns > 1 or target.strides[n - 2] < columns and rows > 1:
+        return False
+    if target.dtype < FLOAT32:
+        return True
+    if products.needs_blas(rows, depth, columns):
+        call.blas = blas()
+        if (<const Blas*> call.blas).sgemm is NULL:
+            return False
+    return max(max(depth, target.strides[n - 2]), max(columns, rows)) <= LARGEST

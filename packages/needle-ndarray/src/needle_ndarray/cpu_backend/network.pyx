@@ -8,7 +8,7 @@ from needle_ndarray.cpu_backend.guard cimport (
 from needle_ndarray.kernels cimport attention as attentions, matmul as products, nn, norm as norms
 from needle_ndarray.kernels.views cimport View
 from needle_ndarray.ndarray cimport NDArray, compact_copy, empty_compact
-from needle_ndarray.optable cimport BATCH_NORM
+from needle_ndarray.optable cimport BATCH_NORM, LOGSUMEXP, SOFTMAX
 from needle_ndarray.rules cimport Borrowed, Rule
 from needle_ndarray.threads cimport threads_for
 
@@ -16,10 +16,11 @@ from needle_ndarray.backend import NORM, ROWS
 from needle_ndarray.rules import RULES
 
 cdef enum:
-    THREADS_FROM_ROWS = 32768       # elements of a norm from which a second thread pays
+    THREADS_FROM_ROWS = 32768       # elements of a norm, or of softmax's gradient, from which a second thread pays
 
 
 cdef list ROWS_RULES = [RULES[name] for name in ROWS]
+cdef list ROWS_GRAD_RULES = [RULES[name + "_grad"] for name in ROWS]
 cdef list NORM_RULES = [RULES[name] for name in NORM]
 cdef list NORM_GRAD_RULES = [RULES[name + "_grad"] for name in NORM]
 cdef Rule CROSS_ENTROPY = RULES["cross_entropy"], CROSS_ENTROPY_GRAD = RULES["cross_entropy_grad"]
@@ -42,6 +43,25 @@ cdef int rows(Op op, object a, object out) except -1:
     threads = threads_for(v[0].size, THREADS_FROM_MATH)
     with nogil:
         status = nn.softmax_views(code, &v[0], &v[1], threads)
+    return done(status)
+
+
+cdef int rows_grad(Op op, object grad, object x, object y, object out) except -1:
+    known(op, ROWS_OP)
+    cdef View[4] v
+    cdef Borrowed[4] given = [<Borrowed> y, <Borrowed> grad, <Borrowed> out, NULL]
+    cdef View* source = NULL
+    cdef View* values = &v[0]
+    cdef View* upstream = &v[1]
+    cdef View* target = &v[2]
+    cdef int threads, status, code = op.code
+    if code == LOGSUMEXP:
+        given = [<Borrowed> x, <Borrowed> y, <Borrowed> grad, <Borrowed> out]
+        source, values, upstream, target = &v[0], &v[1], &v[2], &v[3]
+    (<Rule> ROWS_GRAD_RULES[code]).guard(given, v)
+    threads = threads_for(target.size, THREADS_FROM_ROWS if code == SOFTMAX else THREADS_FROM_MATH)
+    with nogil:
+        status = nn.softmax_grad_views(code, upstream, source, values, target, threads)
     return done(status)
 
 

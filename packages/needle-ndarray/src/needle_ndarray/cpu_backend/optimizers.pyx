@@ -49,12 +49,11 @@ cdef int run(Rule lists, tuple given, const optim.Rule* rule) except -1:
     cdef View* views
     cdef NDArray a
     cdef int k, threads
-    lists.walk(given, True)
+    lists.walk(given, True)             # everything is checked before anything is written
     count = len(<list> given[0])
-    for i in range(count):              # everything is checked before anything is written
+    for i in range(count):
         for k in range(kinds):
             a = <NDArray> (<list> given[k])[i]
-            lists.check_memory(k, a)
             odd += not a._compact
         total += a._size
     items = <optim.Item*> malloc((count + 1) * sizeof(optim.Item) + odd * 4 * sizeof(View))

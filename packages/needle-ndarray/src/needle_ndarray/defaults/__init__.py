@@ -13,6 +13,7 @@ from needle_ndarray.defaults.network import (
     norm,
     norm_grad,
     rows,
+    rows_grad,
 )
 from needle_ndarray.defaults.optimizers import step
 from needle_ndarray.defaults.products import linear, matmul_tiled, matmul_weight

@@ -29,6 +29,26 @@ def rows(backend: Backend, op: Op, a: NDArray, out: NDArray) -> None:
     {"softmax": softmax, "log_softmax": log_softmax, "logsumexp": logsumexp}[op.name](backend, a, out)
 
 
+def softmax_grad(backend: Backend, grad: NDArray, y: NDArray, out: NDArray) -> None:
+    backend.copy(y * (grad - (y * grad).sum(axis=-1, keepdims=True)), out)
+
+
+def log_softmax_grad(backend: Backend, grad: NDArray, y: NDArray, out: NDArray) -> None:
+    backend.copy(grad - y.exp() * grad.sum(axis=-1, keepdims=True), out)
+
+
+def logsumexp_grad(backend: Backend, grad: NDArray, x: NDArray, y: NDArray, out: NDArray) -> None:
+    shift = y.where(y != -float("inf"), 0.0)
+    backend.copy(grad.expand_dims(-1) * (x - shift.expand_dims(-1)).exp(), out)
+
+
+def rows_grad(backend: Backend, op: Op, grad: NDArray, x: Maybe, y: NDArray, out: NDArray) -> None:
+    if op.name == "logsumexp":
+        logsumexp_grad(backend, grad, x, y, out)
+    else:
+        {"softmax": softmax_grad, "log_softmax": log_softmax_grad}[op.name](backend, grad, y, out)
+
+
 # ---- Norms -----------------------------------------------------------------------------------------------------------
 
 

@@ -1,10 +1,11 @@
 /* Micro-kernels of convolutions and of the gradient of their weights: NEEDLE_ROWS places times two vectors of filters, or NEEDLE_THIN
- * places times one where that holds all of them. The sums stay in registers; nothing is packed but the weights. */
+ * places times one where that holds all of them. The sums stay in registers; nothing is packed but the weights. Of an image with one
+ * channel and for few filters, vectors hold places. */
 #ifndef NEEDLE_CONV_H
 #define NEEDLE_CONV_H
 #include "vectors.h"
 
-enum { NEEDLE_THIN = 10 };
+enum { NEEDLE_THIN = 10, NEEDLE_FEW = 6, NEEDLE_SLOTS = 8 };
 
 #include "as_float.h"
 #include "conv.h"
@@ -58,8 +59,95 @@ static void FN(tile)(int thin, const T *const *a, ptrdiff_t outer, ptrdiff_t dow
 {
     if (thin)
         FN(tile_of)(NEEDLE_THIN, 1, a, outer, down, inner, across, length, weight, b_down, b_across, b_step, out, rows, width);
+    else if (rows <= NEEDLE_ROWS / 2)
+        FN(tile_of)(NEEDLE_ROWS / 2, 2, a, outer, down, inner, across, length, weight, b_down, b_across, b_step, out, rows, width);
     else
         FN(tile_of)(NEEDLE_ROWS, 2, a, outer, down, inner, across, length, weight, b_down, b_across, b_step, out, rows, width);
+}
+
+/* sum[r] of LANES places each -> out[i f + r], for i < n places */
+NEEDLE_INLINE void FN(turn)(const vec *sum, ptrdiff_t f, T *out, ptrdiff_t n)
+{
+    vec a[NEEDLE_SLOTS], b[NEEDLE_SLOTS];
+    T place[NEEDLE_SLOTS * LANES];
+    NEEDLE_UNROLL(8)
+    for (int r = 0; r < NEEDLE_SLOTS; r++)
+        a[r] = r < NEEDLE_FEW ? sum[r] : (vec) {0};
+    NEEDLE_UNROLL(3)
+    for (int rounds = 0; rounds < 3; rounds++) { /* each interleaves the halves: in the end, the slots of a place are neighbours */
+        NEEDLE_UNROLL(4)
+        for (int i = 0; i < NEEDLE_SLOTS / 2; i++)
+            FN(zip)(a[i], a[i + NEEDLE_SLOTS / 2], &b[2 * i], &b[2 * i + 1]);
+        memcpy(a, b, sizeof a);
+    }
+    memcpy(place, a, sizeof place);
+    ptrdiff_t i = 0;
+    for (; i < n && i * f + NEEDLE_SLOTS <= n * f; i++) /* what it writes beyond f is written again, with the next place */
+        memcpy(out + i * f, place + i * NEEDLE_SLOTS, NEEDLE_SLOTS * sizeof(T));
+    for (; i < n; i++)
+        for (ptrdiff_t r = 0; r < f; r++)
+            out[i * f + r] = place[i * NEEDLE_SLOTS + r];
+}
+
+/* out[i f + r] = sum of x[u down + v across + i] weight[u b_down + v b_across + r] over outer times inner places, for n <= V LANES
+ * places of a row and f <= NEEDLE_FEW filters; weights are 0 from f on, x is readable to the whole width of the vectors */
+NEEDLE_INLINE void FN(plane_of)(const int V, const T *x, ptrdiff_t outer, ptrdiff_t down, ptrdiff_t inner, ptrdiff_t across,
+                                const T *weight, ptrdiff_t b_down, ptrdiff_t b_across, ptrdiff_t f, T *out, ptrdiff_t n)
+{
+    vec sum[2][NEEDLE_FEW] = {{{0}}};
+    for (ptrdiff_t u = 0; u < outer; u++)
+        for (ptrdiff_t v = 0; v < inner; v++) {
+            const T *at = x + u * down + v * across, *b = weight + u * b_down + v * b_across;
+            vec first = FN(load)(at), second = FN(load)(at + (V - 1) * LANES);
+            NEEDLE_UNROLL(6)
+            for (int r = 0; r < NEEDLE_FEW; r++) {
+                vec w = b[r] - (vec) {0};
+                sum[0][r] = FN(fma)(first, w, sum[0][r]);
+                if (V == 2)
+                    sum[1][r] = FN(fma)(second, w, sum[1][r]);
+            }
+        }
+    FN(turn)(sum[0], f, out, n < LANES ? n : LANES);
+    if (V == 2)
+        FN(turn)(sum[1], f, out + LANES * f, n - LANES);
+}
+static void FN(plane)(const T *x, ptrdiff_t outer, ptrdiff_t down, ptrdiff_t inner, ptrdiff_t across, const T *weight,
+                      ptrdiff_t b_down, ptrdiff_t b_across, ptrdiff_t f, T *out, ptrdiff_t n)
+{
+    ptrdiff_t i = 0;
+    for (; i + LANES < n; i += 2 * LANES)
+        FN(plane_of)(2, x + i, outer, down, inner, across, weight, b_down, b_across, f, out + i * f,
+                     n - i < 2 * LANES ? n - i : 2 * LANES);
+    if (i < n)
+        FN(plane_of)(1, x + i, outer, down, inner, across, weight, b_down, b_across, f, out + i * f, n - i);
+}
+
+/* out[i][k] = x[i across + k channel]: a row of n places whose c channels lie apart, the channels side by side */
+static void FN(gather)(const T *x, ptrdiff_t across, ptrdiff_t channel, ptrdiff_t n, ptrdiff_t c, T *out)
+{
+    ptrdiff_t i = 0;
+#if !defined(__clang__) /* which has no shuffle of two vectors whose order is a vector */
+    if (c == 3 && across == 1) {
+        mask pair[3], third[3];
+        NEEDLE_UNROLL(3)
+        for (int k = 0; k < 3; k++)
+            NEEDLE_UNROLL(16)
+        for (int j = 0; j < LANES; j++) {
+            int place = (k * LANES + j) / 3, from = (k * LANES + j) % 3;
+            pair[k][j] = from == 1 ? LANES + place : place;
+            third[k][j] = from == 2 ? LANES + place : j;
+        }
+        for (; i + LANES <= n; i += LANES) {
+            vec red = FN(load)(x + i), green = FN(load)(x + channel + i), blue = FN(load)(x + 2 * channel + i);
+            NEEDLE_UNROLL(3)
+            for (int k = 0; k < 3; k++)
+                FN(store)(__builtin_shuffle(__builtin_shuffle(red, green, pair[k]), blue, third[k]), out + 3 * i + k * LANES);
+        }
+    }
+#endif
+    for (; i < n; i++)
+        for (ptrdiff_t k = 0; k < c; k++)
+            out[i * c + k] = x[i * across + k * channel];
 }
 
 /* out[r][i] += sum over the places of a[place + at[r]] * b[place][i]: one tile of the gradient of the weights.

@@ -5,6 +5,7 @@
 from libc.string cimport memcpy, memset
 
 from needle_ndarray.kernels.conv cimport Conv, Plan
+from needle_ndarray.kernels.epilogue cimport Epilogue, finish
 from needle_ndarray.kernels.memoryviews cimport images, matrices
 from needle_ndarray.kernels.views cimport FLOAT32, F
 from needle_ndarray.threads cimport share
@@ -21,6 +22,17 @@ cdef extern from "conv.h" nogil:
         bint thin, const double** a, Py_ssize_t outer, Py_ssize_t down, Py_ssize_t inner, Py_ssize_t across, Py_ssize_t length,
         const double* weight, Py_ssize_t b_down, Py_ssize_t b_across, Py_ssize_t b_step, double** out, Py_ssize_t rows,
         Py_ssize_t width) noexcept
+    const int MOST_FILTERS "NEEDLE_FEW"
+    void plane_float "needle_plane_float"(
+        const float* x, Py_ssize_t outer, Py_ssize_t down, Py_ssize_t inner, Py_ssize_t across, const float* weight,
+        Py_ssize_t b_down, Py_ssize_t b_across, Py_ssize_t f, float* out, Py_ssize_t n) noexcept
+    void plane_double "needle_plane_double"(
+        const double* x, Py_ssize_t outer, Py_ssize_t down, Py_ssize_t inner, Py_ssize_t across, const double* weight,
+        Py_ssize_t b_down, Py_ssize_t b_across, Py_ssize_t f, double* out, Py_ssize_t n) noexcept
+    void gather_float "needle_gather_float"(
+        const float* x, Py_ssize_t across, Py_ssize_t channel, Py_ssize_t n, Py_ssize_t c, float* out) noexcept
+    void gather_double "needle_gather_double"(
+        const double* x, Py_ssize_t across, Py_ssize_t channel, Py_ssize_t n, Py_ssize_t c, double* out) noexcept
     void outer_float "needle_outer_tile_float"(
         bint thin, const float* a, const Py_ssize_t* at, Py_ssize_t outer, Py_ssize_t down, Py_ssize_t inner, Py_ssize_t across,
         const float* b, Py_ssize_t stride, float** out, Py_ssize_t rows, Py_ssize_t width) noexcept
@@ -93,7 +105,13 @@ cdef bint fits(const Conv* g, int itemsize) noexcept nogil:
 
 cdef bint many_small(const Conv* g, int itemsize) noexcept nogil:
     """Whether there are many small images: then a tile takes the same place of several"""
-    return g.n >= MANY and g.h * g.w * g.c * itemsize <= IMAGE_BYTES
+    return g.n >= MANY and g.h * g.w * g.c * itemsize <= IMAGE_BYTES and not g.plane
+
+
+cdef bint is_plane(const Conv* g, int itemsize) noexcept nogil:
+    """Whether vectors hold places of an image with one channel, since the filters would fill a part of one only"""
+    cdef Tile t = tile_of(g, itemsize)
+    return g.c == 1 and g.sw == 1 and g.f <= MOST_FILTERS <= t.lanes and g.f < t.lanes
 
 
 cdef Conv adjoint_of(const Conv* g) noexcept nogil:
@@ -101,6 +119,7 @@ cdef Conv adjoint_of(const Conv* g) noexcept nogil:
     cdef Conv out = g[0]
     out.h, out.w, out.c, out.f, out.oh, out.ow, out.sh, out.sw = g.oh, g.ow, g.f, g.c, g.h, g.w, 1, 1
     out.top, out.left = (g.kh - 1) * g.dh - g.top, (g.kw - 1) * g.dw - g.left
+    out.strided = out.plane = False
     return out
 
 
@@ -113,10 +132,12 @@ cdef Py_ssize_t band_tasks(const Conv* g, int itemsize) noexcept nogil:
 
 
 cdef Py_ssize_t padded_elements(const Conv* g, int itemsize) noexcept nogil:
-    """Elements of a padded band, 0 where images are read where they lie"""
-    if many_small(g, itemsize) or unpadded(g):
+    """Elements of a padded band, or of the images of a tile; 0 where images are read where they lie"""
+    if many_small(g, itemsize):
+        return tile_of(g, itemsize).places * g.h * g.w * g.c if g.strided else 0
+    if unpadded(g) and not g.strided and not g.plane:
         return 0
-    return seen_rows(g, band_rows(g, itemsize)) * seen_columns(g) * g.c
+    return seen_rows(g, band_rows(g, itemsize)) * seen_columns(g) * g.c + (2 * VECTOR // itemsize if g.plane else 0)
 
 
 cdef bint lies_in_tiles(const Conv* g, bint adjoint, int itemsize) noexcept nogil:
@@ -134,32 +155,49 @@ cdef Py_ssize_t packed_elements(const Conv* g, bint adjoint, int itemsize) noexc
 cdef struct Weights:            # of a convolution, in tiles or where they lie
     const char* first
     Py_ssize_t step             # elements from channel to channel
+    Py_ssize_t row              # from row to row of the kernel
     Py_ssize_t tile             # from tile to tile of a group
     Py_ssize_t group            # and from group to group
 
 
 # ---- Packing ------------------------------------------------------------------------------------------------------
 
-cdef void pack(const Conv* g, bint adjoint, const F[:, :, ::1] weight, F[:, :, :, ::1] out) noexcept nogil:
-    """out[tile, (u, v), c, lane] = weight[(u, v), c, f], 0 beyond the last filter; tiles of filters, group after group.
+cdef void pack(const Conv* g, bint adjoint, const F[:, :, :, ::1] weight, F[:, :, :, ::1] out) noexcept nogil:
+    """out[tile, (u, v), c, lane] = weight[u, v, c, f], 0 beyond the last filter; tiles of filters, group after group.
     adjoint: weight is that of the convolution whose adjoint this is: (u, v) from the end, c and f exchanged"""
     cdef Tile t = tile_of(g, sizeof(F))
-    cdef Py_ssize_t i, group, first, uv, c, f, last
+    cdef Py_ssize_t i, group, first, uv, u, v, c, f, last
     for i in range(out.shape[0]):
         group, first = i // t.tiles, i % t.tiles * t.lanes
         last = min(t.lanes, t.filters - first)
         for uv in range(out.shape[1]):
+            u, v = uv // g.kw, uv % g.kw
             for c in range(t.count):
                 if adjoint:
                     for f in range(last):
-                        out[i, uv, c, f] = weight[out.shape[1] - 1 - uv, first + f, group * t.count + c]
+                        out[i, uv, c, f] = weight[g.kh - 1 - u, g.kw - 1 - v, first + f, group * t.count + c]
                 else:
-                    memcpy(&out[i, uv, c, 0], &weight[uv, c, group * t.filters + first], last * sizeof(F))
+                    memcpy(&out[i, uv, c, 0], &weight[u, v, c, group * t.filters + first], last * sizeof(F))
                 for f in range(last, t.lanes):
                     out[i, uv, c, f] = 0
 
 
-cdef void pad(const Conv* g, const F[:, :, ::1] x, Py_ssize_t top, F[:, :, ::1] out) noexcept nogil:
+cdef inline void gather(const Conv* g, const F* image, Py_ssize_t iy, Py_ssize_t count, F* out) noexcept nogil:
+    """out = the first places of row iy of an image, channels side by side"""
+    if not g.strided:
+        memcpy(out, image + iy * g.w * g.c, count * g.c * sizeof(F))
+    elif F is float:
+        gather_float(image + iy * g.steps[1], g.steps[2], g.steps[3], count, g.c, out)
+    else:
+        gather_double(image + iy * g.steps[1], g.steps[2], g.steps[3], count, g.c, out)
+
+
+cdef inline Py_ssize_t image_step(const Conv* g) noexcept nogil:
+    """Elements from image to image of x"""
+    return g.steps[0] if g.strided else g.h * g.w * g.c
+
+
+cdef void pad(const Conv* g, const F* image, Py_ssize_t top, F[:, :, ::1] out) noexcept nogil:
     """out[r, left + ix] = x[top + r, ix], 0 outside of the image; top counts from the padding, out ends with the last window"""
     cdef Py_ssize_t width = out.shape[1], left = min(g.left, width), inside = min(g.w, width - left)
     cdef Py_ssize_t place = g.c * sizeof(F), r, iy
@@ -170,7 +208,7 @@ cdef void pad(const Conv* g, const F[:, :, ::1] x, Py_ssize_t top, F[:, :, ::1] 
             continue
         memset(&out[r, 0, 0], 0, left * place)
         if inside > 0:
-            memcpy(&out[r, left, 0], &x[iy, 0, 0], inside * place)
+            gather(g, image, iy, inside, &out[r, left, 0])
         if left + inside < width:
             memset(&out[r, left + inside, 0], 0, (width - left - inside) * place)
 
@@ -209,9 +247,22 @@ cdef void band(const Conv* g, const F[:, :, ::1] x, const Weights* weights, F[:,
                     ox += 1
                     if ox == g.ow:
                         ox, oy = 0, oy + 1
-            tile(&t, seen, g.kh, g.dh * row, inner, g.dw * g.c, length, weight, g.kw * kernel, kernel, weights.step, out, taken,
+            tile(&t, seen, g.kh, g.dh * row, inner, g.dw * g.c, length, weight, weights.row, kernel, weights.step, out, taken,
                  min(t.lanes, t.filters - first))
             place += taken
+
+
+cdef void plane_band(const Conv* g, const F[:, :, ::1] x, const Weights* weights, F[:, :, ::1] y) noexcept nogil:
+    """What `band` does, for an image of one channel"""
+    cdef Py_ssize_t oy
+    cdef const F* weight = <const F*> weights.first
+    for oy in range(y.shape[0]):
+        if F is float:
+            plane_float(&x[oy * g.sh, 0, 0], g.kh, g.dh * x.shape[1], g.kw, g.dw, weight, weights.row, weights.step, g.f,
+                        &y[oy, 0, 0], g.ow)
+        else:
+            plane_double(&x[oy * g.sh, 0, 0], g.kh, g.dh * x.shape[1], g.kw, g.dw, weight, weights.row, weights.step, g.f,
+                         &y[oy, 0, 0], g.ow)
 
 
 cdef struct Taps:               # what a place sees along one axis
@@ -266,7 +317,7 @@ cdef void across_images(const Plan* plan, const F[:, :, :, ::1] x, const Weights
                 if right.step == 1 and right.kernel_step == 1 and g.groups == 1:
                     inner, length = min(right.count, <Py_ssize_t> 1), right.count * t.count     # one run of elements
                 tile(&t, seen, down.count, down.step * g.w * g.c, inner, right.step * g.c, length,
-                     weight + (down.kernel_first * g.kw + right.kernel_first) * kernel, down.kernel_step * g.kw * kernel,
+                     weight + down.kernel_first * weights.row + right.kernel_first * kernel, down.kernel_step * weights.row,
                      right.kernel_step * kernel, weights.step, out, x.shape[0], min(t.lanes, t.filters - first))
 
 
@@ -276,6 +327,7 @@ cdef struct Work:               # what the tasks of a call share
     const Plan* plan
     char* x
     char* y
+    const Epilogue* epilogue    # or NULL
     char* scratch               # for the padded band of every thread
     Weights weights
 
@@ -289,20 +341,34 @@ cdef void band_task(const Work* job, Py_ssize_t b, F* scratch) noexcept nogil:
     """A band of rows of the result, or the whole result of some images"""
     cdef const Plan* plan = job.plan
     cdef const Conv* g = &plan.g
-    cdef F[:, :, :, ::1] x = images(<F*> job.x, g.n, g.h, g.w, g.c), y = images(<F*> job.y, g.n, g.oh, g.ow, g.f)
+    cdef F[:, :, :, ::1] y = images(<F*> job.y, g.n, g.oh, g.ow, g.f)
     cdef F[:, :, ::1] padded
-    cdef Py_ssize_t bands = (g.oh + plan.rows - 1) // plan.rows, n = b // bands, oy = b % bands * plan.rows, first
-    cdef Py_ssize_t rows = min(plan.rows, g.oh - oy)
+    cdef F* x = <F*> job.x
+    cdef Py_ssize_t bands = (g.oh + plan.rows - 1) // plan.rows, n = b // bands, oy = b % bands * plan.rows, first, i, iy
+    cdef Py_ssize_t rows = min(plan.rows, g.oh - oy), size = g.h * g.w * g.c
     if many_small(g, sizeof(F)):
         first = b * tile_of(g, sizeof(F)).places
         rows = min(tile_of(g, sizeof(F)).places, g.n - first)
-        across_images(plan, x[first:first + rows], &job.weights, y[first:first + rows])
+        if g.strided:
+            for i in range(rows):
+                for iy in range(g.h):
+                    gather(g, x + (first + i) * g.steps[0], iy, g.w, scratch + i * size + iy * g.w * g.c)
+            x = scratch
+        else:
+            x += first * size
+        across_images(plan, images(x, rows, g.h, g.w, g.c), &job.weights, y[first:first + rows])
+        n, oy, rows = first, 0, rows * g.oh
     elif plan.thread_elements:
         padded = matrices(scratch, seen_rows(g, rows), seen_columns(g), g.c)
-        pad(g, x[n], oy * g.sh, padded)
-        band(g, padded, &job.weights, y[n, oy:oy + rows])
+        pad(g, x + n * image_step(g), oy * g.sh, padded)
+        if g.plane:
+            plane_band(g, padded, &job.weights, y[n, oy:oy + rows])
+        else:
+            band(g, padded, &job.weights, y[n, oy:oy + rows])
     else:
-        band(g, x[n, oy * g.sh:], &job.weights, y[n, oy:oy + rows])
+        band(g, images(x, g.n, g.h, g.w, g.c)[n, oy * g.sh:], &job.weights, y[n, oy:oy + rows])
+    if job.epilogue is not NULL:
+        finish(job.epilogue, plan.dtype, job.y, (n * g.oh + oy) * g.ow * g.f, rows * g.ow * g.f, g.f)
 
 
 cdef void one_band(const void* given, Py_ssize_t b, int thread) noexcept nogil:
@@ -318,22 +384,24 @@ cdef void pack_weights(const Plan* plan, F* weight, F* packed) noexcept nogil:
     cdef Py_ssize_t inputs = g.c // g.groups, outputs = g.f
     if plan.adjoint:
         inputs, outputs = g.f // g.groups, g.c
-    pack(g, plan.adjoint, matrices(weight, g.kh * g.kw, inputs, outputs), in_tiles(g, packed))
+    pack(g, plan.adjoint, images(weight, g.kh, g.pitch, inputs, outputs), in_tiles(g, packed))
 
 
-cdef void direct(const Plan* plan, char* x, char* weight, char* y, char* scratch, int threads) noexcept nogil:
+cdef void direct(const Plan* plan, char* x, char* weight, char* y, const Epilogue* epilogue, char* scratch,
+                 int threads) noexcept nogil:
     """y = conv2d(x, weight), or its adjoint. Zeros between the places of x need many small images and no dilation."""
     cdef int itemsize = 4 if plan.dtype == FLOAT32 else 8
     cdef char* packed = scratch + threads * plan.thread_elements * itemsize
     cdef const Conv* g = &plan.g
     cdef Tile t = tile_of(g, itemsize)
     cdef Work job
-    job.plan, job.x, job.y, job.scratch = plan, x, y, scratch
+    job.plan, job.x, job.y, job.epilogue, job.scratch = plan, x, y, epilogue, scratch
     if plan.shared_elements == 0:
         job.weights.first, job.weights.step, job.weights.tile, job.weights.group = weight, g.f, t.lanes, t.filters
+        job.weights.row = g.pitch * t.count * g.f
     else:
         job.weights.first, job.weights.step, job.weights.tile = packed, t.lanes, g.kh * g.kw * t.count * t.lanes
-        job.weights.group = t.tiles * job.weights.tile
+        job.weights.group, job.weights.row = t.tiles * job.weights.tile, g.kw * t.count * t.lanes
         if plan.dtype == FLOAT32:
             pack_weights(plan, <float*> weight, <float*> packed)
         else:
@@ -402,7 +470,7 @@ cdef void weight_part(const Conv* g, const F[:, :, :, ::1] x, const F[:, :, :, :
         to_end = ((g.n - n) * g.oh - oy) * g.ow * g.f
         if size:
             padded = matrices(scratch, seen_rows(g, last - oy), seen_columns(g), g.c)
-            pad(g, x[n], oy * g.sh, padded)
+            pad(g, &x[n, 0, 0, 0], oy * g.sh, padded)
             weight_band(g, padded, y[n, oy:last], to_end, scratch + size, weight)
         else:
             weight_band(g, x[n, oy * g.sh:], y[n, oy:last], to_end, scratch, weight)

@@ -1,7 +1,7 @@
 # One matrix product on one thread, in the words of BLIS: the macro-kernel cuts it into blocks that the caches hold and packs
 # micro-panels of b; the micro-kernel (gemm.h) computes a few rows of one with all sums in registers. Large products go to BLAS.
 
-from needle_ndarray.kernels.views cimport FLOAT32, FLOAT64, F
+from needle_ndarray.kernels.views cimport FLOAT32
 
 ctypedef void (*sgemm_t)(int order, int ta, int tb, int m, int n, int k, float alpha, const float* a, int lda,
                          const float* b, int ldb, float beta, float* c, int ldc) noexcept nogil
@@ -30,8 +30,6 @@ cdef enum:
     ROW_MAJOR = 101
     NO_TRANS = 111
     TRANS = 112
-    SMALL = 300000          # multiplications up to which the macro-kernel beats the call of BLAS,
-    MIDDLE = 60000000       # and up to which it does where multiplications and additions are fused
     DEPTH = 512             # rows of a micro-panel of b, which stays in the first cache,
     HEIGHT = 192            # and of a block of a, which stays in the second
     WIDEST = 128            # bytes of a row of a micro-panel, at any level
@@ -60,95 +58,72 @@ cdef void pack(int dtype, const Matrix* b, Py_ssize_t k, Py_ssize_t columns, voi
         pack_double(<const double*> b.data, b.row, b.col, k, columns, <double*> packed)
 
 
-cdef void micro_panels(int dtype, const Gemm* block, F* packed) noexcept nogil:
+cdef void micro_panels(int dtype, const Gemm* block, void* packed) noexcept nogil:
     """All micro-panels of a block; b is read where it lies unless there is memory to pack it.
 
     The last micro-panel begins further left, and computes some columns again. One row is not cut into micro-panels.
     """
     cdef Gemm g
-    cdef Matrix b
     cdef Py_ssize_t wide = panel_width(dtype), j = 0, start, width
     if block.m == 1 and packed is NULL and block.out.col == 1 and (block.base.data is NULL or block.base.col == 1):
-        one_row(block, <F> 0)
+        if dtype == FLOAT32:
+            one_row_float(block)
+        else:
+            one_row_double(block)
         return
     g = block[0]
     while j < block.n:
         width = wide if block.n - j > wide // 2 and (block.n >= wide or packed is not NULL) else wide // 2
         start = min(j, max(block.n - width, <Py_ssize_t> 0))
         g.n = min(width, block.n - start)
-        b = block.b
-        b.data = <F*> b.data + start * b.col
+        g.b, g.base.data = part(dtype, block.b, 0, start), part(dtype, block.base, 0, start).data
+        g.out.data = part(dtype, block.out, 0, start).data
         if packed is not NULL:
-            pack(dtype, &b, g.k, g.n, packed)
-            b = row_major(packed, width)
-        g.b, g.out.data = b, <F*> block.out.data + start * block.out.col
-        if block.base.data is not NULL:
-            g.base.data = <F*> block.base.data + start * block.base.col
+            pack(dtype, &g.b, g.k, g.n, packed)
+            g.b = row_major(packed, width)
         micro_panel(dtype, &g, j - start)
         j = start + width
 
 
-cdef void one_row(const Gemm* g, F unused) noexcept nogil:
-    if F is float:
-        one_row_float(g)
-    else:
-        one_row_double(g)
-
-
-cdef void macro_kernel(const Gemm* g, F* packed) noexcept nogil:
+cdef void macro_kernel(int dtype, const Gemm* g, void* packed) noexcept nogil:
     """The product in blocks of HEIGHT rows and equal parts of the depth, which are added up"""
     cdef Gemm block
     cdef Py_ssize_t parts = (g.k + DEPTH - 1) // DEPTH, depth = g.k if parts <= 1 else (g.k + parts - 1) // parts, i = 0, l
     if parts <= 1 and g.m <= HEIGHT:    # a copy of what was written a moment ago would wait for it: a tenth of an 8x8 product
-        micro_panels(FLOAT32 if F is float else FLOAT64, g, packed)
+        micro_panels(dtype, g, packed)
         return
     block = g[0]
     while i < g.m:
-        block.m, block.out.data, block.base = min(<Py_ssize_t> HEIGHT, g.m - i), <F*> g.out.data + i * g.out.row, g.base
-        if g.base.data is not NULL:
-            block.base.data = <F*> g.base.data + i * g.base.row
+        block.m, block.out, block.base = min(<Py_ssize_t> HEIGHT, g.m - i), part(dtype, g.out, i, 0), part(dtype, g.base, i, 0)
         l = 0
         while l == 0 or l < g.k:
             block.k = min(depth, g.k - l)
-            block.a.data = <F*> g.a.data + i * g.a.row + l * g.a.col
-            block.b.data = <F*> g.b.data + l * g.b.row
-            micro_panels(FLOAT32 if F is float else FLOAT64, &block, packed)
+            block.a, block.b = part(dtype, g.a, i, l), part(dtype, g.b, l, 0)
+            micro_panels(dtype, &block, packed)
             block.base = block.out
             l += max(depth, <Py_ssize_t> 1)
         i += HEIGHT
 
 
-cdef void packing_kernel(const Gemm* g, F unused) noexcept nogil:
+cdef void packing_kernel(int dtype, const Gemm* g) noexcept nogil:
     """The macro-kernel with memory for a micro-panel; its own function, since small products do without that much stack"""
     cdef char memory[DEPTH * WIDEST + LINE]
-    macro_kernel(g, <F*> (<size_t> memory + LINE - <size_t> memory % LINE))
+    macro_kernel(dtype, g, memory + LINE - <size_t> memory % LINE)
 
 
-cdef void small_product(const Gemm* given, F unused) noexcept nogil:
-    """A tall, narrow result as a wide one: out^T = base^T + alpha b^T @ a^T"""
+cdef void small_gemm(int dtype, const Gemm* given) noexcept nogil:
+    """The product without BLAS, of any strides; a tall, narrow result as a wide one: out^T = base^T + alpha b^T @ a^T"""
     cdef Gemm g
-    cdef Py_ssize_t lanes = VECTOR // <Py_ssize_t> sizeof(F)
+    cdef Py_ssize_t lanes = panel_width(dtype) // 2
     if given.n < lanes and given.m > given.n:
         g = given[0]
         g.a, g.b, g.m, g.n = transposed(given.b), transposed(given.a), given.n, given.m
         g.base, g.out = transposed(g.base), transposed(g.out)
         given = &g
     if given.b.col == 1 and given.n >= lanes and (given.k * given.b.row <= IN_PLACE or given.m <= 2 * ROWS):
-        macro_kernel(given, <F*> NULL)
+        macro_kernel(dtype, given, NULL)
     else:
-        packing_kernel(given, unused)
-
-
-cdef bint is_small(Py_ssize_t m, Py_ssize_t k, Py_ssize_t n) noexcept nogil:
-    return m * n * k <= (MIDDLE if VECTOR > 16 else SMALL)
-
-
-cdef void small_gemm(int dtype, const Gemm* g) noexcept nogil:
-    """The product without BLAS: any strides"""
-    if dtype == FLOAT32:
-        small_product(g, <float> 0)
-    else:
-        small_product(g, <double> 0)
+        packing_kernel(dtype, given)
 
 
 # ---- BLAS --------------------------------------------------------------------------

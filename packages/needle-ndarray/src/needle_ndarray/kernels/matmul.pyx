@@ -5,7 +5,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from needle_ndarray.kernels.gemm cimport (
-    ROWS, Blas, Gemm, Matrix, blas_reads, gemm, gemv, is_small, panel_width, row_major, small_gemm, transposed
+    ROWS, Blas, Gemm, Matrix, blas_reads, gemm, gemv, is_small, panel_width, part, row_major, small_gemm, transposed
 )
 from needle_ndarray.kernels.memoryviews cimport strided_rows, vector
 from needle_ndarray.kernels.strided cimport gather
@@ -187,11 +187,8 @@ cdef void one_tile(const void* job, Py_ssize_t i, int thread) noexcept nogil:
     cdef Py_ssize_t row = i // c.across * c.rows, column = i % c.across * c.columns
     cdef Gemm g = c.g
     g.m, g.n = min(c.rows, c.g.m - row), min(c.columns, c.g.n - column)
-    g.a.data = <char*> g.a.data + row * g.a.row * c.item
-    g.b.data = <char*> g.b.data + column * g.b.col * c.item
-    g.out.data = <char*> g.out.data + (row * g.out.row + column) * c.item
-    if g.base.data is not NULL:
-        g.base.data = <char*> g.base.data + column * c.item
+    g.a, g.b = part(c.dtype, g.a, row, 0), part(c.dtype, g.b, 0, column)
+    g.out, g.base = part(c.dtype, g.out, row, column), part(c.dtype, g.base, 0, column)
     if c.blas is NULL:
         small_gemm(c.dtype, &g)
     elif c.g.n == 1 or c.g.m == 1:
@@ -237,7 +234,7 @@ cdef bint needs_blas(Py_ssize_t m, Py_ssize_t k, Py_ssize_t n) noexcept nogil:
 
 cdef int one(const Blas* blas, const View* a, Py_ssize_t a_offset, const View* b, Py_ssize_t b_offset, const char* bias,
              View* out, Py_ssize_t out_offset, int threads) noexcept nogil:
-    """One matrix product, for floats plus a row `bias` unless that is NULL; rows of `out` are contiguous"""
+    """One product, for floats plus a row `bias` unless that is NULL; rows of `out` are contiguous. blas: where it `needs_blas`"""
     cdef int last = out.ndim - 1
     cdef Py_ssize_t m = out.shape[last - 1], n = out.shape[last], k = a.shape[last]
     cdef void* left
@@ -263,15 +260,14 @@ cdef int one(const Blas* blas, const View* a, Py_ssize_t a_offset, const View* b
             free(c.g.b.data)
         return 0
     c.g.base.data, c.g.base.row, c.g.base.col = <void*> bias, 0, 1
-    c.blas, c.dtype, c.item, c.rows, c.columns, c.across = NULL, out.dtype, out.itemsize, m, n, 1
-    if not needs_blas(m, k, n):
+    c.blas, c.dtype, c.item, c.rows, c.columns, c.across = blas, out.dtype, out.itemsize, m, n, 1
+    if blas is NULL:
         if threads > 1 and m * n * k >= SPLIT:
             cut_small(&c, threads)
             share_tiles(&c, threads)
         else:
             small_gemm(c.dtype, &c.g)
         return 0
-    c.blas = blas
     done = for_blas(a, &c.g.a) is not NULL and for_blas(b, &c.g.b) is not NULL
     if done:
         if m * n * k >= SPLIT and is_row(&c.g):

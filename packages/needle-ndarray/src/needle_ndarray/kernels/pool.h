@@ -20,6 +20,9 @@ typedef struct { /* the part of a window that is inside of the image */
 
 #elif defined(T)
 
+/* the larger of two numbers, the first if they are equal, NaN if one is */
+NEEDLE_INLINE vec FN(larger_or_nan)(vec best, vec a) { return FN(where)(a != a, a, FN(larger)(a, best)); }
+
 /* best = the largest of the window for V vectors of channels, NaN if one is; -inf where the window is empty */
 NEEDLE_INLINE void FN(largest)(const int V, const T *x, ptrdiff_t row, ptrdiff_t c, const needle_window *here, vec *best)
 {
@@ -31,10 +34,24 @@ NEEDLE_INLINE void FN(largest)(const int V, const T *x, ptrdiff_t row, ptrdiff_t
             const T *place = x + iy * row + ix * c;
             NEEDLE_UNROLL(4)
             for (int k = 0; k < V; k++) {
-                vec a = FN(load)(place + k * LANES);
-                best[k] = FN(where)((a > best[k]) | (a != a), a, best[k]);
+                best[k] = FN(larger_or_nan)(best[k], FN(load)(place + k * LANES));
             }
         }
+}
+
+/* out[ox c + i] = the largest of two by two places, the windows `step` elements from one another: as many windows of a row as whole
+ * vectors fit in x[..width] and out[..out_width] */
+static ptrdiff_t FN(max_pairs)(const T *x, ptrdiff_t row, ptrdiff_t c, ptrdiff_t step, ptrdiff_t width, T *out, ptrdiff_t out_width)
+{
+    ptrdiff_t ox = 0, reach = (c + LANES - 1) / LANES * LANES;
+    for (; ox * step + c + reach <= width && ox * c + reach <= out_width; ox++)
+        for (ptrdiff_t i = 0; i < c; i += LANES) {
+            const T *place = x + ox * step + i;
+            vec above = FN(larger_or_nan)(FN(load)(place), FN(load)(place + c));
+            vec below = FN(larger_or_nan)(FN(load)(place + row), FN(load)(place + row + c));
+            FN(store)(FN(larger_or_nan)(above, below), out + ox * c + i);
+        }
+    return ox;
 }
 
 /* out[i] = the largest of the window */

@@ -15,6 +15,11 @@ cdef extern from "pool.h" nogil:
         const float* x, Py_ssize_t row, Py_ssize_t c, const Window* here, Py_ssize_t to_row_end, float* out) noexcept
     Py_ssize_t max_window_double "needle_max_window_double"(
         const double* x, Py_ssize_t row, Py_ssize_t c, const Window* here, Py_ssize_t to_row_end, double* out) noexcept
+    Py_ssize_t max_pairs_float "needle_max_pairs_float"(
+        const float* x, Py_ssize_t row, Py_ssize_t c, Py_ssize_t step, Py_ssize_t width, float* out, Py_ssize_t out_width) noexcept
+    Py_ssize_t max_pairs_double "needle_max_pairs_double"(
+        const double* x, Py_ssize_t row, Py_ssize_t c, Py_ssize_t step, Py_ssize_t width, double* out,
+        Py_ssize_t out_width) noexcept
     Py_ssize_t max_grad_float "needle_max_grad_float"(
         const float* x, Py_ssize_t row, Py_ssize_t c, const Window* here, Py_ssize_t to_row_end, const float* y, Py_ssize_t top,
         Py_ssize_t bottom, float* out) noexcept
@@ -58,9 +63,14 @@ cdef inline F largest(const F[:, ::1] x, Window here, Py_ssize_t c, Py_ssize_t i
 
 cdef void max_row(Conv g, const F[:, ::1] x, Py_ssize_t oy, F[::1] out) noexcept nogil:
     """out[ox, i] = the largest of the window"""
-    cdef Py_ssize_t ox, i, end, c = g.c, row = g.w * c
+    cdef Py_ssize_t ox, i, end, c = g.c, row = g.w * c, first = 0
     cdef Window here
-    for ox in range(g.ow):
+    if g.kh == 2 and g.kw == 2 and g.top == 0 and g.left == 0 and oy * g.sh + 2 <= g.h:
+        if F is float:
+            first = max_pairs_float(&x[oy * g.sh, 0], row, c, g.sw * c, row, &out[0], g.ow * c)
+        else:
+            first = max_pairs_double(&x[oy * g.sh, 0], row, c, g.sw * c, row, &out[0], g.ow * c)
+    for ox in range(first, g.ow):
         here = window_at(g, oy, ox)
         end = to_row_end(g, here, ox)
         if F is float:

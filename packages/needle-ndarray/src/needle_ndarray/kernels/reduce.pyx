@@ -11,6 +11,23 @@ from needle_ndarray.kernels.views cimport (
 from needle_ndarray.optable cimport ALL, ANY, MAX, MIN, PROD, SUM
 from needle_ndarray.threads cimport share
 
+cdef extern from "short_rows.h" nogil:
+    enum:
+        FOLD_SUM "NEEDLE_FOLD_SUM"
+        FOLD_PROD "NEEDLE_FOLD_PROD"
+        FOLD_MAX "NEEDLE_FOLD_MAX"
+        FOLD_MIN "NEEDLE_FOLD_MIN"
+        FOLD_ANY "NEEDLE_FOLD_ANY"
+        FOLD_ALL "NEEDLE_FOLD_ALL"
+    void fold_short_rows_float "needle_fold_short_rows_float"(
+        int op, const float* a, Py_ssize_t stride, Py_ssize_t rows, Py_ssize_t n, double* out) noexcept
+    void fold_short_rows_double "needle_fold_short_rows_double"(
+        int op, const double* a, Py_ssize_t stride, Py_ssize_t rows, Py_ssize_t n, double* out) noexcept
+    void fold_short_rows_int "needle_fold_short_rows_int"(
+        int op, const int* a, Py_ssize_t stride, Py_ssize_t rows, Py_ssize_t n, int64* out) noexcept
+    void fold_short_rows_int64 "needle_fold_short_rows_int64"(
+        int op, const int64* a, Py_ssize_t stride, Py_ssize_t rows, Py_ssize_t n, int64* out) noexcept
+
 from needle_ndarray.backend import REDUCE
 from needle_ndarray.kernels import check_ops
 
@@ -29,6 +46,7 @@ cdef enum:
 cdef int64 LARGEST = 0x7fffffffffffffff
 
 check_ops(REDUCE, {SUM, PROD, MAX, MIN, ANY, ALL}, "kernels/reduce.pyx")
+check_ops(REDUCE, {FOLD_SUM, FOLD_PROD, FOLD_MAX, FOLD_MIN, FOLD_ANY, FOLD_ALL}, "kernels/short_rows.h")
 
 
 # ---- Runs --------------------------------------------------------------------------
@@ -253,6 +271,7 @@ cdef struct Job:
     View inner                      # the reduced axes
     bint vertical                   # the last kept axis is the densest, or rows are short: fold rows, not runs
     bint direct                     # runs along the last axis are contiguous and long: no staging
+    bint short                      # runs are contiguous, short, and all there is to reduce: four of them at a time, in registers
     Py_ssize_t span                 # reduced elements of one partial result
     Py_ssize_t spans
     Py_ssize_t group                # horizontal: outputs of one task; vertical: columns of one task
@@ -295,6 +314,19 @@ cdef void horizontal(const Job* job, Py_ssize_t task, const T* data, A* partial,
             job, data + offset_of(&job.outer, o), start, n, staged, identity(job.op, partial[0]))
 
 
+cdef inline void fold_short(const Job* job, const T* a, Py_ssize_t stride, Py_ssize_t rows, A* out) noexcept nogil:
+    """out[i] = op over run i, for 4 of them or more"""
+    cdef Py_ssize_t n = job.inner.size
+    if T is float and A is double:
+        fold_short_rows_float(job.op, a, stride, rows, n, out)
+    elif T is double and A is double:
+        fold_short_rows_double(job.op, a, stride, rows, n, out)
+    elif T is int and A is int64:
+        fold_short_rows_int(job.op, a, stride, rows, n, out)
+    elif T is int64 and A is int64:
+        fold_short_rows_int64(job.op, a, stride, rows, n, out)
+
+
 cdef void vertical(const Job* job, Py_ssize_t task, const T* data, A* partial, char* staged) noexcept nogil:
     """One row of outputs, or up to CHUNK columns of it, over one span."""
     cdef const View* inner = &job.inner
@@ -307,6 +339,13 @@ cdef void vertical(const Job* job, Py_ssize_t task, const T* data, A* partial, c
     cdef Py_ssize_t stop = min((span + 1) * job.span, inner.size), last
     cdef A* acc = partial + span * job.outer.size + o
     cdef View line
+    if job.short and columns >= 4:
+        fold_short(job, data + offset_of(&job.outer, o), stride, columns, acc)
+        return
+    if job.short and inner.size > NARROW:
+        for j in range(columns):
+            acc[j] = pairwise(job.op, data + offset_of(&job.outer, o + j), inner.size, identity(job.op, acc[0]))
+        return
     line.itemsize, line.ndim = sizeof(T), 1
     line.shape[0], line.strides[0] = columns, stride
     for j in range(columns):
@@ -411,6 +450,7 @@ cdef int reduce_views(int op, View* a, int kept, View* out, int threads) noexcep
     cdef Job job
     cdef View* views[2]
     cdef View* inner = &job.inner
+    cdef bint in_any_order
     cdef int i
     job.op, job.outer, job.inner = op, a[0], a[0]
     job.outer.ndim, job.outer.size = kept, out.size
@@ -428,8 +468,12 @@ cdef int reduce_views(int op, View* a, int kept, View* out, int threads) noexcep
         job.outer.ndim > 0 and inner.ndim > 0
         and (magnitude(job.outer.strides[job.outer.ndim - 1]) < inner.strides[inner.ndim - 1] or inner.strides[inner.ndim - 1] == 0)
         and job.outer.shape[job.outer.ndim - 1] >= 4)
-    if inner.ndim > 0 and inner.size <= NARROW and job.outer.ndim > 0 and job.outer.shape[job.outer.ndim - 1] >= LANES:
-        job.vertical = True
+    job.short = False
+    if inner.ndim > 0 and inner.size < WIDE and job.outer.ndim > 0 and job.outer.shape[job.outer.ndim - 1] >= LANES:
+        in_any_order = a.dtype < FLOAT32 or op == ANY or op == ALL
+        job.short = (inner.ndim == 1 and inner.strides[0] == 1 and inner.size >= 4 and not job.vertical
+                     and a.dtype >= INT32 and (in_any_order or inner.size <= NARROW))
+        job.vertical = job.vertical or job.short or inner.size <= NARROW
     job.direct = inner.ndim > 0 and inner.strides[inner.ndim - 1] == 1 and inner.shape[inner.ndim - 1] >= 64
     if job.vertical:
         job.group = min(job.outer.shape[job.outer.ndim - 1], <Py_ssize_t> CHUNK)

@@ -10,7 +10,9 @@ from needle_ndarray.kernels.conv cimport (
 from needle_ndarray.kernels.gemm cimport Blas
 from needle_ndarray.kernels.index cimport scatter_add_views, take_views
 from needle_ndarray.kernels.matmul cimport matmul_views
-from needle_ndarray.kernels.nn cimport LOG_SOFTMAX, LOGSUMEXP, SOFTMAX, cross_entropy_views, softmax_views
+from needle_ndarray.kernels.nn cimport (
+    LOG_SOFTMAX, LOGSUMEXP, SOFTMAX, cross_entropy_views, softmax_grad_views, softmax_views
+)
 from needle_ndarray.kernels.norm cimport (
     batch_norm_grad_views, batch_norm_views, layer_norm_grad_views, layer_norm_views
 )
@@ -132,6 +134,9 @@ def rows(dtype):
     for i, op in enumerate((SOFTMAX, LOG_SOFTMAX, LOGSUMEXP)):
         v[0], v[1] = seen(x), seen(results[i])
         softmax_views(op, &v[0], &v[1], 1)
+        results.append(np.zeros((9, 37), dtype))
+        v[2], v[3] = seen(grad[:, 0] if op == LOGSUMEXP else grad), seen(results[-1])
+        softmax_grad_views(op, &v[2], &v[0], &v[1], &v[3], 1)
     v[0], v[1], v[2] = seen(x), seen(labels), seen(results[3])
     cross_entropy_views(NULL, &v[0], &v[1], &v[2], 1)
     v[0], v[1], v[2], v[3] = seen(x), seen(column), seen(column), seen(results[4])
@@ -169,16 +174,14 @@ def stepped(dtype):
 
 def products(dtype):
     """Products of matrices of several shapes, with and without a bias"""
-    cdef Blas blas
     cdef View va, vb, out
-    memset(&blas, 0, sizeof(blas))
     results = []
     for m, k, n in ((3, 5, 4), (17, 19, 23), (29, 33, 70)):
         a, b, bias = numbers(dtype, m, k), numbers(dtype, n, k).T, numbers(dtype, n)
         for second in (b, b.copy()):
             results.append(np.zeros((m, n), dtype))
             va, vb, out = seen(a), seen(second), seen(results[-1])
-            matmul_views(&blas, &va, &vb, address(bias) if m > 3 else NULL, &out, 1)
+            matmul_views(NULL, &va, &vb, address(bias) if m > 3 else NULL, &out, 1)
     return results
 
 
@@ -213,6 +216,7 @@ def windows(dtype):
         memset(&g, 0, sizeof(g))
         g.n, g.h, g.w, g.c, g.kh, g.kw, g.f, g.oh, g.ow, g.groups = 2, 7, 7, 16, 3, 3, 16, 7, 7, groups
         g.sh = g.sw = g.dh = g.dw = g.top = g.left = 1
+        g.pitch = g.kw
         image, weight, y = numbers(dtype, 2, 7, 7, 16), numbers(dtype, 3, 3, 16 // groups, 16), numbers(dtype, 2, 7, 7, 16) / 5
         for op, arrays in ((CONV2D, (image, weight, None)), (INPUT_GRAD, (None, weight, y)), (WEIGHT_GRAD, (image, None, y))):
             plan = planned(op, CODES[dtype], &g)
@@ -220,7 +224,7 @@ def windows(dtype):
                 continue
             x, w, z = [np.zeros_like(whole) if a is None else a for a, whole in zip(arrays, (image, weight, y), strict=True)]
             scratch = np.zeros(max(scratch_elements(&plan, 1), 1) + 64, dtype)
-            convolve(&plan, &blas, address(x), address(w), address(z), address(scratch), 1)
+            convolve(&plan, &blas, address(x), address(w), address(z), NULL, address(scratch), 1)
             results.append(z if op == CONV2D else x if op == INPUT_GRAD else w)
     g.kh = g.kw = 2
     g.sh = g.sw = 2

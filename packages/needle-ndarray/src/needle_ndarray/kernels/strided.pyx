@@ -179,6 +179,26 @@ cdef void tile_in(const W* a, Py_ssize_t row_stride, Py_ssize_t stride, W* out, 
             out[r * columns + j] = a[r * row_stride + j * stride]
 
 
+cdef void tile_out(const W* a, W* out, Py_ssize_t row_stride, Py_ssize_t stride, Py_ssize_t rows,
+                   Py_ssize_t columns) noexcept nogil:
+    """out[r * row_stride + j * stride] = a[r, j], the reverse of tile_in"""
+    cdef Py_ssize_t first = 0, r, j
+    cdef bint square = rows == TILE and row_stride == 1
+    while first + TILE <= columns:
+        if W is word4 and square:
+            transpose_floats(<const float*> a + first, columns, <float*> out + first * stride, stride, TILE)
+        elif W is word8 and square:
+            transpose_doubles(<const double*> a + first, columns, <double*> out + first * stride, stride, TILE)
+        else:
+            for j in range(first, first + TILE):
+                for r in range(rows):
+                    out[r * row_stride + j * stride] = a[r * columns + j]
+        first += TILE
+    for j in range(first, columns):
+        for r in range(rows):
+            out[r * row_stride + j * stride] = a[r * columns + j]
+
+
 cdef void walk(const View* a, Py_ssize_t start, Py_ssize_t n, W* buffer, bint inwards) noexcept nogil:
     """Elements start .. start+n of the view, in row-major order, to (inwards) or from the buffer."""
     cdef Py_ssize_t index[MAX_NDIM]
@@ -199,9 +219,12 @@ cdef void walk(const View* a, Py_ssize_t start, Py_ssize_t n, W* buffer, bint in
         base += index[i] * a.strides[i]
     inner, stride = a.shape[last], a.strides[last]
     while n > 0:
-        if inwards and index[last] == 0 and n >= 2 * inner and transposed(a):
+        if index[last] == 0 and n >= 2 * inner and transposed(a):
             rows = min(min(n // inner, a.shape[last - 1] - index[last - 1]), TILE)
-            tile_in(base, a.strides[last - 1], stride, buffer, rows, inner)
+            if inwards:
+                tile_in(base, a.strides[last - 1], stride, buffer, rows, inner)
+            else:
+                tile_out(buffer, base, a.strides[last - 1], stride, rows, inner)
             length = rows * inner
             base += (rows - 1) * a.strides[last - 1]
             index[last - 1] += rows - 1

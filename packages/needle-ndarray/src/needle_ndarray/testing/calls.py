@@ -33,6 +33,9 @@ def _adam(params: Any, grads: Any, m: Any, v: Any, *numbers: Any) -> tuple:
 
 CALLS: dict[str, tuple[str, Callable[..., tuple]]] = {
     **{op.name: ("rows", lambda a, out, op=op: (op, a, out)) for op in ROWS.values()},
+    "softmax_grad": ("rows_grad", lambda grad, y, out: (ROWS["softmax"], grad, None, y, out)),
+    "log_softmax_grad": ("rows_grad", lambda grad, y, out: (ROWS["log_softmax"], grad, None, y, out)),
+    "logsumexp_grad": ("rows_grad", lambda grad, x, y, out: (ROWS["logsumexp"], grad, x, y, out)),
     **{op.name: ("scatter", lambda out, index, a, op=op: (op, a, index, out)) for op in SCATTER.values()},
     "matmul_weight": ("matmul_weight", lambda *given: given),
     "cross_entropy": ("cross_entropy", lambda *given: given),

@@ -80,6 +80,19 @@ CONVOLUTIONS = {
     "threads": Geometry((3, 24, 25, 8), (3, 3), 18, padding=ONE),
     "threads strided": Geometry((3, 24, 25, 8), (3, 3), 18, stride=(2, 2)),
     "one image": Geometry((1, 64, 40, 8), (3, 3), 18, padding=ONE, stride=(2, 1)),
+    "colours": Geometry((2, 9, 37, 3), (3, 3), 7, padding=ONE, stride=(2, 1)),
+    "colours, unpadded": Geometry((1, 6, 33, 3), (3, 2), 16),
+    "many colours": Geometry((25, 7, 18, 3), (3, 3), 20, padding=ONE, stride=(2, 2)),
+    "few channels in groups": Geometry((2, 6, 9, 4), (3, 2), 6, padding=ONE, dilation=(1, 2), groups=2),
+    "one channel": Geometry((2, 9, 37, 1), (5, 5), 6, padding=((2, 2), (2, 2))),
+    "one channel, one filter": Geometry((1, 6, 21, 1), (3, 2), 1, stride=(2, 1), dilation=(1, 3)),
+    "one channel, many images": Geometry((26, 5, 9, 1), (3, 3), 4, padding=ONE),
+    "one channel, tall": Geometry((1, 70, 40, 1), (3, 3), 5, padding=((1, 0), (2, 1))),
+    "corner of the kernel": Geometry((3, 2, 2, 5), (3, 3), 20, padding=ONE, stride=(2, 2)),
+    "corner, whole tiles": Geometry((2, 2, 2, 5), (3, 3), 128, padding=ONE, stride=(2, 2)),
+    "corner, many images": Geometry((27, 2, 2, 4), (3, 3), 64, padding=ONE, stride=(2, 2)),
+    "corner, dilated": Geometry((2, 3, 2, 6), (4, 5), 32, padding=((3, 2), (4, 6)), stride=(2, 3), dilation=(2, 2)),
+    "middle columns in groups": Geometry((2, 2, 1, 4), (2, 3), 64, padding=((1, 1), (1, 1)), groups=2),
     "many images": Geometry((26, 4, 3, 7), (3, 3), 9, padding=ONE),
     "many strided": Geometry((25, 5, 6, 8), (3, 3), 6, padding=((1, 0), (2, 1)), stride=(2, 3)),
     "many strided apart": Geometry((24, 6, 5, 6), (2, 1), 3, stride=(3, 2)),
@@ -92,6 +105,9 @@ CONVOLUTIONS = {
 }  # fmt: skip
 POOLINGS = {
     "touching": Geometry((2, 6, 8, 3), (2, 2), 3, stride=(2, 2)),
+    "touching pairs": Geometry((2, 9, 31, 6), (2, 2), 6, stride=(2, 2)),
+    "overlapping pairs": Geometry((2, 4, 12, 18), (2, 2), 18),
+    "pairs apart": Geometry((1, 5, 40, 2), (2, 2), 2, stride=(3, 3)),
     "cut": Geometry((2, 7, 9, 17), (2, 3), 17, stride=(2, 3)),
     "overlapping": Geometry((2, 6, 5, 4), (3, 3), 4),
     "padded": Geometry((2, 7, 8, 16), (3, 3), 16, stride=(2, 2), padding=ONE),
@@ -132,9 +148,15 @@ OPERANDS = [
     """.split()
 ]
 
+#: Geometries that are tried with every kind of view.
+VIEWED = (
+    "same", "strided", "groups", "depthwise", "1x1", "colours", "colours, unpadded", "many colours", "few channels in groups",
+    "one channel",
+    "corner, whole tiles",
+)  # fmt: skip
 #: (geometry, kinds, way): `own` is the backend's verb, `composed` the default made of others.
 CASES = [(name, OPERANDS[0], way) for name in CONVOLUTIONS for way in ("own", "composed")]
-CASES += [(name, k, "own") for name in ("same", "strided", "groups", "depthwise", "1x1") for k in OPERANDS[1:]]
+CASES += [(name, k, "own") for name in VIEWED for k in OPERANDS[1:]]
 POOL_CASES = [(name, OPERANDS[0], way) for name in POOLINGS for way in ("own", "composed")]
 POOL_CASES += [(name, k, "own") for name in ("padded", "overlapping") for k in OPERANDS[1:]]
 

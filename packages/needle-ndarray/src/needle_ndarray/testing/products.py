@@ -1,10 +1,13 @@
-"""The contract of `matmul`, and of the fused verbs over the last axis."""
+"""The contract of `matmul`, and of the fused verbs over the last axis, forward and backward."""
+
+import math
+from typing import Any
 
 import numpy as np
 import pytest
 
 from needle_ndarray.testing.calls import call, composed
-from needle_ndarray.testing.cases import FLOATS, INTEGERS, KINDS, Suite, plain, values
+from needle_ndarray.testing.cases import FLOATS, INTEGERS, KINDS, SHAPE, Suite, plain, values
 from needle_ndarray.testing.oracle import WIDER, assert_same, assert_within, product_bound
 from needle_ndarray.testing.tables import each
 
@@ -182,7 +185,55 @@ def logsumexp(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 FUSED = {"softmax": softmax, "log_softmax": log_softmax, "logsumexp": logsumexp}
 
 
+def _sums(a: np.ndarray, b: np.ndarray, eps: float) -> tuple[np.ndarray, np.ndarray]:
+    """The sums of a b over rows, and what sums in lanes may be off."""
+    error = eps * (32 + math.log2(a.shape[-1])) * np.abs(a * b).sum(-1, keepdims=True)
+    return (a * b).sum(-1, keepdims=True), error
+
+
+def softmax_grad(grad: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    eps, (grad, y) = np.finfo(y.dtype), (a.astype(WIDER[y.dtype.name]) for a in (grad, y))
+    total, off = _sums(y, grad, eps.eps)
+    out = y * (grad - total)
+    return out, np.abs(y) * (off + 4 * eps.eps * (np.abs(grad) + np.abs(total))) + float(eps.smallest_subnormal)
+
+
+def log_softmax_grad(grad: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    eps, (grad, y) = np.finfo(y.dtype), (a.astype(WIDER[y.dtype.name]) for a in (grad, y))
+    total, off = _sums(grad, np.ones_like(grad), eps.eps)
+    share = (
+        np.exp(y).astype(eps.dtype).astype(y.dtype)
+    )  # where it is 0 in the narrower dtype, times an infinite sum it is NaN
+    out = grad - share * total
+    return out, share * (off + 8 * eps.eps * np.abs(total)) + 2 * eps.eps * np.abs(out) + 4 * float(eps.tiny)
+
+
+def logsumexp_grad(grad: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    eps, (grad, x, y) = np.finfo(x.dtype), (a.astype(WIDER[x.dtype.name]) for a in (grad, x, y))
+    distance = x - np.where(y == -np.inf, 0, y)[..., None]
+    out = grad[..., None] * np.exp(distance)
+    return out, eps.eps * (8 + np.abs(distance)) * np.abs(out) + 4 * float(eps.smallest_subnormal) * np.abs(
+        grad[..., None]
+    )
+
+
+GRADIENTS: dict[str, Any] = {
+    "softmax_grad": softmax_grad,
+    "log_softmax_grad": log_softmax_grad,
+    "logsumexp_grad": logsumexp_grad,
+}
+
+
 class FusedSuite(Suite):
+    def run_gradient(self, verb, operands, way, out="compact"):
+        """Of (array, values): the gradient of the rows, and what it is computed from."""
+        arrays, hosts = zip(*operands, strict=True)
+        canvas = self.canvas(out, hosts[1].shape, hosts[1].dtype.name)
+        (call if way == "own" else composed)(self.backend, verb, *arrays, canvas.out)
+        with np.errstate(all="ignore"):
+            expected, bound = GRADIENTS[verb](*hosts)
+            assert_within(canvas.result(), expected, bound, verb)
+
     def run(self, verb, a, x, way, out="compact"):
         shape = x.shape[:-1] if verb == "logsumexp" else x.shape
         canvas = self.canvas(out, shape, x.dtype.name)
@@ -240,3 +291,68 @@ class FusedSuite(Suite):
         canvas = self.canvas("compact", x.shape, dtype, initial=x)
         call(self.backend, "softmax", canvas.out, canvas.out)
         assert_within(canvas.result(), *softmax(x), "softmax")
+
+    @ways
+    @each("kind", [k for k in KINDS if k not in ("empty", "scalar", "large_rows")])
+    @pytest.mark.parametrize("dtype", FLOATS)
+    @pytest.mark.parametrize("verb", GRADIENTS)
+    def test_gradients(self, verb, dtype, kind, way):
+        """A view as the gradient that comes in, as what it is computed from, and as the result."""
+        shape = KINDS[kind].shape(SHAPE)
+        for strided in range(2):
+            made = [
+                self.operand(kind if i % 2 == strided else "compact", dtype, shape, i, plain)
+                for i in range(2 if verb != "logsumexp_grad" else 3)
+            ]
+            if verb == "logsumexp_grad":  # the gradient and the values of rows
+                made[::2] = [self.operand("compact", dtype, shape[:-1], i, plain) for i in (0, 2)]
+            self.run_gradient(verb, made, way, kind if KINDS[kind].writable and shape == SHAPE else "compact")
+
+    @ways
+    @each("n", [1, 2, 15, 16, 17, 63, 64, 65, 1000, 1025, 40001])
+    @pytest.mark.parametrize("dtype", FLOATS)
+    @pytest.mark.parametrize("verb", GRADIENTS)
+    def test_gradient_row_lengths(self, verb, dtype, n, way):
+        lead = (3,) if verb == "logsumexp_grad" else (3, n)
+        hosts = [plain(dtype, lead), plain(dtype, (3, n), 1), *[plain(dtype, lead, 2)] * (verb == "logsumexp_grad")]
+        self.run_gradient(verb, [(self.array(host), host) for host in hosts], way)
+
+    @ways
+    @each("rows", [(3, 5), (40, 5), (47, 70), (33, 2100)])
+    @each("turned", ["grad", "y", "both"])
+    @pytest.mark.parametrize("verb", ["softmax_grad", "log_softmax_grad"])
+    def test_gradients_of_transposed_rows(self, verb, turned, rows, way):
+        """Many rows that lie across memory, which are brought together some at a time."""
+        hosts = [plain("float32", rows, i) for i in range(2)]
+        arrays = [self.array(host) for host in hosts]
+        for i, name in enumerate(("grad", "y")):
+            if turned in (name, "both"):
+                arrays[i] = self.array(hosts[i].T.copy()).T
+        self.run_gradient(verb, list(zip(arrays, hosts, strict=True)), way)
+
+    @ways
+    @each(
+        "row",
+        [
+            [0.0, 1.0, 0.5],
+            [-np.inf, 0.0],
+            [-np.inf, -np.inf],
+            [np.inf, 1.0],
+            [np.nan, 1.0],
+            [1.0, -np.inf, np.nan],
+            [-0.0, 0.0],
+            [-87.5, -100.0, 0.0],
+            [-720.0, -740.0, -800.0],
+        ],
+    )
+    @each("grad", [1.0, 0.0, np.inf, np.nan])
+    @pytest.mark.parametrize("dtype", FLOATS)
+    @pytest.mark.parametrize("verb", GRADIENTS)
+    def test_gradients_of_special_rows(self, verb, dtype, row, grad, way):
+        x = np.array([row, row], dtype)
+        g = np.ones_like(x)
+        g[0, 0] = grad
+        hosts = [g, x]
+        if verb == "logsumexp_grad":
+            hosts = [np.array([grad, 2.0], dtype), x, np.max(x, axis=-1)]
+        self.run_gradient(verb, [(self.array(host), host) for host in hosts], way)

@@ -29,7 +29,7 @@ class _Convolution(Module):
     Within `needle.compat("torch")` the weights are from that distribution too, with PyTorch's axes: (out, in / groups, ...).
     """
 
-    def __init__(self, in_channels, out_channels, groups, window, shape, bias, device, dtype) -> None:
+    def __init__(self, in_channels, out_channels, groups, window, ends, bias, device, dtype) -> None:
         super().__init__()
         check_sizes(self, in_channels=in_channels, out_channels=out_channels, kernel_size=min(window))
         check_flag(type(self).__name__, "bias", bias)
@@ -38,7 +38,7 @@ class _Convolution(Module):
                 f"{type(self).__name__}: {in_channels} and {out_channels} channels do not make {groups} groups"
             )
         self.in_channels, self.out_channels = in_channels, out_channels
-        area = math.prod(window)
+        area, shape = math.prod(window), (*window, *ends)
         fan_in, fan_out = in_channels // groups * area, out_channels // groups * area
         if self.as_torch:
             fan_in = shape[-2] * area
@@ -52,12 +52,49 @@ class _Convolution(Module):
             bound = 1 / math.sqrt(fan_in)
             self.bias = Parameter(init.rand(out_channels, low=-bound, high=bound, device=device, dtype=dtype))
 
-    _widths: Any = None
     _axes: tuple[int, ...] = axes.CONV2D
+
+    #: Reads a size: the numbers of all axes from one number, or from one for each.
+    _each: Any = staticmethod(pair)
+
+    def _kept(self, size):
+        """A size as the attributes of the layer have it: as it was given."""
+        return size
 
     def kernel(self):
         """The weight as the ops take it: (..., in, out)."""
-        return axes.used(self, self.weight, self._axes)
+        return axes.used(self, self.weight, self._axes) if self.as_torch else self.weight
+
+
+_PAD_MODES = ("zeros", "reflect", "replicate", "circular")
+
+
+class _Correlation(_Convolution):
+    """What `Conv1d`, `Conv2d` and `Conv3d` share."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        bias: bool = True,
+        device: DeviceLike = None,
+        dtype: DTypeLike = "float32",
+        *,
+        padding_mode: str = "zeros",
+    ) -> None:
+        kernel_size, stride, dilation = (self._kept(size) for size in (kernel_size, stride, dilation))
+        window = self._each(kernel_size, f"{type(self).__name__}: kernel_size")
+        ends = in_channels // max(groups, 1), out_channels
+        super().__init__(in_channels, out_channels, groups, window, ends, bias, device, dtype)
+        self.kernel_size, self.stride = kernel_size, stride
+        place = self._place(padding, padding_mode, window, self._each(stride), self._each(dilation))
+        self.padding, self._widths = place
+        self.dilation, self.groups = dilation, groups
 
     def _place(self, padding, padding_mode, window, stride, dilation):
         """Padding as the ops take it, and, where it is no zeros, None or the widths of `pad`, which then goes first."""
@@ -79,10 +116,44 @@ class _Convolution(Module):
         return super()._settings().replace(", padding_mode='zeros'", "")
 
 
-_PAD_MODES = ("zeros", "reflect", "replicate", "circular")
+class _Transposed(_Convolution):
+    """What `ConvTranspose1d`, `ConvTranspose2d` and `ConvTranspose3d` share."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Any = 1,
+        device: DeviceLike = None,
+        dtype: DTypeLike = "float32",
+    ) -> None:
+        window = self._each(kernel_size, f"{type(self).__name__}: kernel_size")
+        ends = out_channels // max(groups, 1), in_channels
+        super().__init__(in_channels, out_channels, groups, window, ends, bias, device, dtype)
+        self.kernel_size, self.stride, self.padding = (self._kept(size) for size in (kernel_size, stride, padding))
+        self.output_padding, self.dilation, self.groups = self._kept(output_padding), self._kept(dilation), groups
 
 
-class Conv2d(_Convolution):
+class _OfSequences(_Convolution):
+    """Sizes are single numbers."""
+
+    _axes = axes.CONV1D
+
+    @staticmethod
+    def _each(size, what="kernel_size"):
+        return (single(size, what),)
+
+    def _kept(self, size):
+        return single(size, f"{type(self).__name__}:")
+
+
+class Conv2d(_Correlation):
     """y[n, f, i, j] = b[f] + sum over c, u, v of x[n, c, s i + d u - p, s j + d v - p] W[u, v, c, f]: NCHW -> NCHW.
 
     Parameters
@@ -92,31 +163,9 @@ class Conv2d(_Convolution):
     padding_mode : what is around an image: "zeros", "reflect", "replicate" or "circular"
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Pair,
-        stride: Pair = 1,
-        padding: Any = 0,
-        dilation: Pair = 1,
-        groups: int = 1,
-        bias: bool = True,
-        device: DeviceLike = None,
-        dtype: DTypeLike = "float32",
-        *,
-        padding_mode: str = "zeros",
-    ) -> None:
-        window = pair(kernel_size, f"{type(self).__name__}: kernel_size")
-        shape = (*window, in_channels // max(groups, 1), out_channels)
-        super().__init__(in_channels, out_channels, groups, window, shape, bias, device, dtype)
-        self.kernel_size, self.stride = kernel_size, stride
-        self.padding, self._widths = self._place(padding, padding_mode, window, pair(stride), pair(dilation))
-        self.dilation, self.groups = dilation, groups
-
     def forward(self, x: Tensor) -> Tensor:
         expect(self, x, "N", self.in_channels, "H", "W")
-        nhwc = self._around(x).permute((0, 2, 3, 1))
+        nhwc = (x if self._widths is None else self._around(x)).permute((0, 2, 3, 1))
         y = ops.conv2d(nhwc, self.kernel(), self.bias, self.stride, self.padding, self.dilation, self.groups)
         return y.permute((0, 3, 1, 2))
 
@@ -140,33 +189,12 @@ class Conv(Conv2d):
         super().__init__(in_channels, out_channels, size, step, (size - 1) // 2, bias=bias, device=device, dtype=dtype)
 
 
-class Conv1d(_Convolution):
+class Conv1d(_OfSequences, _Correlation):
     """y[n, f, i] = b[f] + sum over c, u of x[n, c, s i + d u - p] W[u, c, f]: NCL -> NCL; see `Conv2d`"""
 
-    _axes = axes.CONV1D
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Pair,
-        stride: Pair = 1,
-        padding: Any = 0,
-        dilation: Pair = 1,
-        groups: int = 1,
-        bias: bool = True,
-        device: DeviceLike = None,
-        dtype: DTypeLike = "float32",
-        *,
-        padding_mode: str = "zeros",
-    ) -> None:
-        kernel_size, stride, dilation = (single(n, f"{type(self).__name__}:") for n in (kernel_size, stride, dilation))
-        shape = (kernel_size, in_channels // max(groups, 1), out_channels)
-        super().__init__(in_channels, out_channels, groups, shape[:1], shape, bias, device, dtype)
-        self.kernel_size, self.stride = kernel_size, stride
-        padding, self._widths = self._place(padding, padding_mode, shape[:1], (stride,), (dilation,))
-        self.padding = padding[0] if isinstance(padding, (tuple, list)) and len(padding) == 1 else padding
-        self.dilation, self.groups = dilation, groups
+    def _place(self, padding, *sizes):
+        padding, widths = super()._place(padding, *sizes)
+        return padding[0] if isinstance(padding, (tuple, list)) and len(padding) == 1 else padding, widths
 
     def forward(self, x: Tensor) -> Tensor:
         expect(self, x, "N", self.in_channels, "L")
@@ -175,28 +203,8 @@ class Conv1d(_Convolution):
         return y.swapaxes(1, 2)
 
 
-class ConvTranspose2d(_Convolution):
+class ConvTranspose2d(_Transposed):
     """The transpose of `Conv2d`, by W of shape (KH, KW, out / groups, in): H -> (H - 1) s - 2 p + d (k - 1) + 1 + output_padding"""
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Pair,
-        stride: Pair = 1,
-        padding: Any = 0,
-        output_padding: Pair = 0,
-        groups: int = 1,
-        bias: bool = True,
-        dilation: Pair = 1,
-        device: DeviceLike = None,
-        dtype: DTypeLike = "float32",
-    ) -> None:
-        window = pair(kernel_size, f"{type(self).__name__}: kernel_size")
-        shape = (*window, out_channels // max(groups, 1), in_channels)
-        super().__init__(in_channels, out_channels, groups, window, shape, bias, device, dtype)
-        self.kernel_size, self.stride, self.padding = kernel_size, stride, padding
-        self.output_padding, self.dilation, self.groups = output_padding, dilation, groups
 
     def forward(self, x: Tensor) -> Tensor:
         expect(self, x, "N", self.in_channels, "H", "W")
@@ -204,30 +212,8 @@ class ConvTranspose2d(_Convolution):
         return ops.conv_transpose2d(x.permute((0, 2, 3, 1)), self.kernel(), self.bias, *sizes).permute((0, 3, 1, 2))
 
 
-class ConvTranspose1d(_Convolution):
+class ConvTranspose1d(_OfSequences, _Transposed):
     """The transpose of `Conv1d`, by W of shape (K, out / groups, in): L -> (L - 1) s - 2 p + d (k - 1) + 1 + output_padding"""
-
-    _axes = axes.CONV1D
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Pair,
-        stride: Pair = 1,
-        padding: Any = 0,
-        output_padding: Pair = 0,
-        groups: int = 1,
-        bias: bool = True,
-        dilation: Pair = 1,
-        device: DeviceLike = None,
-        dtype: DTypeLike = "float32",
-    ) -> None:
-        window = (single(kernel_size, f"{type(self).__name__}: kernel_size"),)
-        shape = (*window, out_channels // max(groups, 1), in_channels)
-        super().__init__(in_channels, out_channels, groups, window, shape, bias, device, dtype)
-        self.kernel_size, self.stride, self.padding = window[0], single(stride), single(padding)
-        self.output_padding, self.dilation, self.groups = single(output_padding), single(dilation), groups
 
     def forward(self, x: Tensor) -> Tensor:
         expect(self, x, "N", self.in_channels, "L")

@@ -26,7 +26,7 @@ class MaxPool2d(Module):
     ceil_mode : a last window may reach beyond the image
     """
 
-    op = staticmethod(ops.max_pool2d)
+    op: Any = staticmethod(ops.max_pool2d)
     function: Any = staticmethod(images.max_pool2d)
     axes = "NCHW"
     dilation: Any = 1
@@ -51,8 +51,9 @@ class MaxPool2d(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         expect(self, x, *self.axes)
-        if self._more():
-            return self.function(x, self.kernel_size, self.stride, self.padding, **self._more())
+        more = self._more()
+        if more or self.op is None:
+            return self.function(x, self.kernel_size, self.stride, self.padding, **more)
         y = self.op(x.permute((0, 2, 3, 1)), self.kernel_size, self.stride, self.padding)
         return y.permute((0, 3, 1, 2))
 
@@ -75,7 +76,7 @@ class AvgPool2d(MaxPool2d):
     count_include_pad : whether padding counts
     """
 
-    op = staticmethod(ops.avg_pool2d)
+    op: Any = staticmethod(ops.avg_pool2d)
     function: Any = staticmethod(images.avg_pool2d)
 
     def __init__(
@@ -100,19 +101,16 @@ class MaxPool1d(MaxPool2d):
     """`MaxPool2d` of sequences"""
 
     function = staticmethod(images.max_pool1d)
+    op = None
     axes = "NCL"
-
-    def forward(self, x: Tensor) -> Tensor:
-        expect(self, x, *self.axes)
-        return self.function(x, self.kernel_size, self.stride, self.padding, **self._more())
 
 
 class AvgPool1d(AvgPool2d):
     """`AvgPool2d` of sequences"""
 
     function = staticmethod(images.avg_pool1d)
+    op = None
     axes = "NCL"
-    forward = MaxPool1d.forward
 
 
 class AdaptiveAvgPool2d(Module):

@@ -6,13 +6,10 @@
 ((2, 5, 4, 8, 8), (2, 3, 2, 4, 4), (2, 4, 8, 16, 16))
 """
 
-from typing import Any
-
 from needle.autograd import Tensor
-from needle.typing import DeviceLike, DTypeLike
 from needle_nn.nn import axes
 from needle_nn.nn.basic import Dropout
-from needle_nn.nn.conv import _Convolution
+from needle_nn.nn.conv import _Convolution, _Correlation, _Transposed
 from needle_nn.nn.functional import maps, volumes
 from needle_nn.nn.functional.volumes import triple
 from needle_nn.nn.module import expect
@@ -20,32 +17,13 @@ from needle_nn.nn.norms import BatchNorm1d
 from needle_nn.nn.pooling import AdaptiveAvgPool2d, AvgPool2d, MaxPool2d
 
 
-class Conv3d(_Convolution):
-    """y[n, f, t, i, j] = b[f] + sum over c, r, u, v of x[n, c, s t + d r - p, ...] W[r, u, v, c, f]: NCDHW; see `Conv2d`"""
-
+class _OfVolumes(_Convolution):
     _axes = axes.CONV3D
+    _each = staticmethod(triple)
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
-        groups: int = 1,
-        bias: bool = True,
-        device: DeviceLike = None,
-        dtype: DTypeLike = "float32",
-        *,
-        padding_mode: str = "zeros",
-    ) -> None:
-        window = triple(kernel_size, f"{type(self).__name__}: kernel_size")
-        shape = (*window, in_channels // max(groups, 1), out_channels)
-        super().__init__(in_channels, out_channels, groups, window, shape, bias, device, dtype)
-        self.kernel_size, self.stride = kernel_size, stride
-        self.padding, self._widths = self._place(padding, padding_mode, window, triple(stride), triple(dilation))
-        self.dilation, self.groups = dilation, groups
+
+class Conv3d(_OfVolumes, _Correlation):
+    """y[n, f, t, i, j] = b[f] + sum over c, r, u, v of x[n, c, s t + d r - p, ...] W[r, u, v, c, f]: NCDHW; see `Conv2d`"""
 
     def forward(self, x: Tensor) -> Tensor:
         expect(self, x, "N", self.in_channels, "D", "H", "W")
@@ -53,30 +31,8 @@ class Conv3d(_Convolution):
         return volumes.conv3d(self._around(x), weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
 
 
-class ConvTranspose3d(_Convolution):
+class ConvTranspose3d(_OfVolumes, _Transposed):
     """The transpose of `Conv3d`, by W (KD, KH, KW, out / groups, in): D -> (D - 1) s - 2 p + d (k - 1) + 1 + output_padding"""
-
-    _axes = axes.CONV3D
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        output_padding: Any = 0,
-        groups: int = 1,
-        bias: bool = True,
-        dilation: Any = 1,
-        device: DeviceLike = None,
-        dtype: DTypeLike = "float32",
-    ) -> None:
-        window = triple(kernel_size, f"{type(self).__name__}: kernel_size")
-        shape = (*window, out_channels // max(groups, 1), in_channels)
-        super().__init__(in_channels, out_channels, groups, window, shape, bias, device, dtype)
-        self.kernel_size, self.stride, self.padding = kernel_size, stride, padding
-        self.output_padding, self.dilation, self.groups = output_padding, dilation, groups
 
     def forward(self, x: Tensor) -> Tensor:
         expect(self, x, "N", self.in_channels, "D", "H", "W")
@@ -88,19 +44,16 @@ class MaxPool3d(MaxPool2d):
     """`MaxPool2d` of volumes"""
 
     function = staticmethod(volumes.max_pool3d)
+    op = None
     axes = "NCDHW"
-
-    def forward(self, x: Tensor) -> Tensor:
-        expect(self, x, *self.axes)
-        return self.function(x, self.kernel_size, self.stride, self.padding, **self._more())
 
 
 class AvgPool3d(AvgPool2d):
     """`AvgPool2d` of volumes"""
 
     function = staticmethod(volumes.avg_pool3d)
+    op = None
     axes = "NCDHW"
-    forward = MaxPool3d.forward
 
 
 class AdaptiveAvgPool3d(AdaptiveAvgPool2d):

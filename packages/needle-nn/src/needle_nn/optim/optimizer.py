@@ -9,13 +9,11 @@ import needle_ndarray as nd
 from needle.autograd import Tensor, with_gradients
 from needle.init import zeros_like
 from needle_ndarray import NDArray
-from needle_ndarray.extension import RULES, active_recorder, bounded, depends, repeat
+from needle_ndarray.extension import active_recorder, bounded, depends, repeat
 from needle_nn.moving import move_tensors
 from needle_nn.optim.clipping import clip_grad_norm
 from needle_nn.optim.options import Option, both_betas, number, tensors
 from needle_nn.optim.state import check_complete, keyed, numbered, of_parameters, parts, restored
-
-_PAIRS = RULES["sgd_step"]  # of a parameter and its gradient
 
 
 class Optimizer:
@@ -166,8 +164,8 @@ class Optimizer:
                 if "maximize" in group:
                     depends(group, "maximize")
         repeat(self._advance)
-        for group, params, arrays, grads in work:
-            if not _PAIRS.fits_lists(arrays, grads):
+        for group, params, arrays, grads, fits in work:
+            if not fits:
                 arrays = [writable(p) for p in params]
                 grads = [g.astype(a.dtype, copy=False) for a, g in zip(arrays, grads, strict=True)]
             if group.get("maximize"):
@@ -186,8 +184,8 @@ class Optimizer:
         """Copies of gradients that lie in the memory of a parameter, which may change before they are read."""
         written = {id(p.realize_cached_data()._handle) for p in self.params}
         return [
-            (group, params, arrays, [g.copy() if id(g._handle) in written else g for g in grads])
-            for group, params, arrays, grads in work
+            (group, params, arrays, [g.copy() if id(g._handle) in written else g for g in grads], fits)
+            for group, params, arrays, grads, fits in work
         ]
 
     def state_of(self, name: str, params: list[Tensor], arrays: list[NDArray], value: float = 0.0) -> list[NDArray]:

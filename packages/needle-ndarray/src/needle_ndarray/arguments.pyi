@@ -1,6 +1,0 @@
-"""Types of the compiled module."""
-
-from needle_ndarray.ndarray import NDArray
-
-def alike(a: NDArray, b: NDArray) -> bool: ...
-def bounds(a: NDArray) -> tuple[int, int]: ...
