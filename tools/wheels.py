@@ -1,4 +1,4 @@
-"""Build wheels at once, each of a folder of sources into a folder of its own: `python tools/wheels.py SOURCE INTO [SOURCE INTO ...]`.
+"""Build wheels at once, each of one folder into another: `python tools/wheels.py SOURCE INTO [SOURCE INTO ...]`.
 
 While one is being prepared, translated or packed, which one core does, the compilers of another have the others.
 """
