@@ -56,7 +56,7 @@ KERNELS = [
 # What most calls go through: beside -O2 a product of 8x8 takes 0.9 of the time, `where` 0.85.
 FAST = {"buffer", "layout", "operands", "dispatch", "rules", "cpu_backend.calls"}
 # Tables that are read once, and what is called a few times per array of NumPy's or captured function: not slower with -O1
-RARE = {"backend", "interop", "capture.tape", "threads", "blas", "extension", "capsules", "geometry"}
+RARE = {"backend", "interop", "capture.tape", "threads", "blas"}
 X86_LEVELS = {"v2": "-march=x86-64-v2", "v3": "-march=x86-64-v3", "v4": "-march=x86-64-v4"}
 
 # Wrapping integers and no errno: what NumPy does. No contraction: multiplications and additions are fused only where a kernel asks
