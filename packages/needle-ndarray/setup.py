@@ -46,6 +46,7 @@ KERNELS = [
     "attention",
     "conv",
     "direct",
+    "epilogue",
     "pool",
     "optim",
     "recurrent",
