@@ -101,22 +101,24 @@ def cached_compiler() -> dict[str, str]:
     return {"CC": "ccache gcc", "CCACHE_BASEDIR": str(ROOT), "CCACHE_NOHASHDIR": "1"}
 
 
-def wheel(session: nox.Session, name: str) -> Path:
-    """The wheel of a package, built unless these very sources have been built before."""
-    folder = staged(name, "wheel", {})
-    if not list(folder.glob("*.whl")):
-        command = ("pip", "wheel", "-q", "--no-deps", "-w", str(folder / "new"), str(folder / "source"))
-        session.run(*command, env=cached_compiler())
+def wheels(session: nox.Session) -> dict[str, Path]:
+    """The wheels of all packages; those whose very sources have not been built before are built, at once."""
+    folders = {name: staged(name, "wheel", {}) for name in PACKAGES}
+    missing = [folder for folder in folders.values() if not list(folder.glob("*.whl"))]
+    if missing:
+        pairs = [str(folder / part) for folder in missing for part in ("source", "new")]
+        session.run("python", "tools/wheels.py", *pairs, env=cached_compiler())
+    for folder in missing:
         (built,) = (folder / "new").glob("*.whl")
         built.rename(folder / built.name)  # only now: an interrupted build leaves nothing that looks like a wheel
-    (found,) = folder.glob("*.whl")
-    return found
+    return {name: next(folder.glob("*.whl")) for name, folder in folders.items()}
 
 
 def install(session: nox.Session, *names: str, extras: str = "") -> None:
     """Install packages of this repository and their in-repo needs as wheels, then what these depend on."""
     wanted = [name for name in PACKAGES if name in names or any(name in PACKAGES[other].needs for other in names)]
-    files = {name: wheel(session, name) for name in wanted}
+    built = wheels(session)
+    files = {name: built[name] for name in wanted}
     # Versions do not change with every edit: a reused environment must take the new file all the same.
     if any(Path(session.bin).parent.rglob("needle_*.dist-info")):
         session.install("--force-reinstall", "--no-deps", *map(str, files.values()))

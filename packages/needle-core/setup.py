@@ -24,7 +24,7 @@ DIRECTIVES = {
 }
 WARN = ["-Wno-unused-function"]  # Cython writes more than a module needs
 # Tensors are made by compiled code, for which Cython's other way of making objects is a detour.
-COMPILE = ["-O" + os.environ.get("NEEDLE_BUILD_OPTIMIZE", "3"), "-g0", "-DCYTHON_VECTORCALL_TPNEW=0", *WARN]
+COMPILE = ["-g0", "-DCYTHON_VECTORCALL_TPNEW=0", *WARN]
 # Fields that were just written one by one are read: loads of two at a time would wait for the stores.
 COMPILE += ["-fno-tree-slp-vectorize", "-falign-functions=64"]
 ENGINE = [
@@ -43,8 +43,22 @@ ENGINE = [
     "tracing",
 ]
 
+# With which -O a module is compiled; -O2 but for those named here. What every recorded operation goes through:
+FAST = {"values", "recording", "backward"}
+# Methods that pass on what they are given, and what captured functions are made with: not slower with -O1
+SMALL = {"tensor", "tracing", "dtype_rules", "operators"}
+
+
+def optimize(name):
+    """The compiler's flag, at a level that the environment may choose instead."""
+    level = 3 if name in FAST else 1 if name in SMALL else 2
+    return f"-O{os.environ.get('NEEDLE_BUILD_OPTIMIZE', level)}"
+
+
 extensions = [
-    Extension(f"needle.autograd.{name}", [f"src/needle/autograd/{name}.pyx"], extra_compile_args=COMPILE)
+    Extension(
+        f"needle.autograd.{name}", [f"src/needle/autograd/{name}.pyx"], extra_compile_args=[*COMPILE, optimize(name)]
+    )
     for name in ENGINE
 ]
 CORES = os.cpu_count() or 1

@@ -46,12 +46,17 @@ KERNELS = [
     "attention",
     "conv",
     "direct",
+    "epilogue",
     "pool",
     "optim",
     "recurrent",
     "selftest",
 ]
-UNOPTIMIZED = {"selftest": ["-O0"]}  # Python that calls kernels
+# Modules that are not kernels, and with which -O they are compiled; -O2 but for those named here.
+# What most calls go through: beside -O2 a product of 8x8 takes 0.9 of the time, `where` 0.85.
+FAST = {"buffer", "layout", "operands", "dispatch", "rules", "cpu_backend.calls"}
+# Tables that are read once, and what is called a few times per array of NumPy's or captured function: not slower with -O1
+RARE = {"backend", "interop", "capture.tape", "threads", "blas"}
 X86_LEVELS = {"v2": "-march=x86-64-v2", "v3": "-march=x86-64-v3", "v4": "-march=x86-64-v4"}
 
 # Wrapping integers and no errno: what NumPy does. No contraction: multiplications and additions are fused only where a kernel asks
@@ -66,9 +71,7 @@ COMPILE = [
     "-Wno-tautological-compare",
     "-DCYTHON_VECTORCALL_TPNEW=0",  # arrays are made by compiled code, for which Cython's other way is a detour
 ]
-# Calls too: beside -O2 a product of 8x8 takes 0.89 of the time, other small operations 0.87 to 1.
-OPTIMIZE = "-O" + os.environ.get("NEEDLE_BUILD_OPTIMIZE", "3")
-COMPILE += ["-O0", "-g1", "-fsanitize=address,undefined", "-fno-omit-frame-pointer"] if DEBUG else [OPTIMIZE, "-g0"]
+COMPILE += ["-g1", "-fsanitize=address,undefined", "-fno-omit-frame-pointer"] if DEBUG else ["-g0"]
 # What is not a kernel reads fields that it has just written one by one: loads of two at a time would wait for the stores.
 CALLS = ["-fno-tree-slp-vectorize", "-falign-functions=64"]
 LINK = ["-fsanitize=address,undefined"] if DEBUG else []
@@ -97,6 +100,18 @@ def kernel_levels():
     return {level: [X86_LEVELS[level]] for level in wanted}
 
 
+def optimize(level):
+    """The compiler's flag, at a level that the environment may choose instead."""
+    return "-O0" if DEBUG else f"-O{os.environ.get('NEEDLE_BUILD_OPTIMIZE', level)}"
+
+
+KERNEL_FLAGS = {
+    "selftest": ["-O0"],  # Python that calls kernels
+    # -O3 would repeat what is left after the last whole vector up to 16 times: half of the machine code, for nothing.
+    "ewise": [optimize(2), "-ftree-vectorize", "-fvect-cost-model", "-Wno-ignored-optimization-argument"],
+}
+
+
 def extension(name, source, flags=()):
     libraries = [] if sys.platform == "win32" else ["m", "pthread"]
     return Extension(
@@ -122,24 +137,31 @@ def translate(pyx, directives):
 
 def extensions():
     """One C file per .pyx; a kernel's C file is compiled once per level into kernels/<level>/."""
-    names = MODULES + [f"cpu_backend.{name}" for name in CPU_BACKEND]
-    modules = [extension(f"needle_ndarray.{name}", f"{ROOT}/{name.replace('.', '/')}.pyx", CALLS) for name in names]
-    once = translate(
-        [*modules, Extension(SHARED, [f"{ROOT}/_memoryviews.c"], extra_compile_args=COMPILE, extra_link_args=LINK)],
-        DIRECTIVES,
+    modules = [
+        extension(
+            f"needle_ndarray.{name}",
+            f"{ROOT}/{name.replace('.', '/')}.pyx",
+            [*CALLS, optimize(3 if name in FAST else 1 if name in RARE else 2)],
+        )
+        for name in [*MODULES, *(f"cpu_backend.{name}" for name in CPU_BACKEND)]
+    ]
+    shared = Extension(
+        SHARED, [f"{ROOT}/_memoryviews.c"], extra_compile_args=[*COMPILE, optimize(1)], extra_link_args=LINK
     )
+    once = translate([*modules, shared], DIRECTIVES)
     kernels = [extension(f"needle_ndarray.kernels.{name}", f"{ROOT}/kernels/{name}.pyx") for name in KERNELS]
     translate(kernels, DIRECTIVES | KERNEL_DIRECTIVES)
     kernels = [
         extension(
             f"needle_ndarray.kernels.{level}.{name}",
             f"{ROOT}/kernels/{name}.c",
-            [*flags, *UNOPTIMIZED.get(name, [])],
+            [*flags, *KERNEL_FLAGS.get(name, [optimize(3)])],
         )
         for level, flags in kernel_levels().items()
         for name in KERNELS
     ]
-    return once + kernels
+    # The longest first: the cores then end together.
+    return sorted(once + kernels, key=lambda ext: Path(ext.sources[0]).stat().st_size, reverse=True)
 
 
 class ParallelBuild(build_ext):

@@ -62,3 +62,4 @@ cdef class Backend:
                         object dc)
     cpdef step(self, Op op, list params, list grads, list m, list v, tuple hyperparameters)
     cdef bint prepare(self, str verb, tuple args, Call* call) except -1
+    cdef int fuse(self, Call* call, list steps) except -1

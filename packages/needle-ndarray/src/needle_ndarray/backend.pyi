@@ -50,6 +50,7 @@ class Backend:
     interface_version: ClassVar[int]
     numbered: ClassVar[bool]
     has_graphs: ClassVar[bool]
+    has_epilogues: ClassVar[bool]
     tile_size: ClassVar[int]
     device: Any
     listener: Any

@@ -272,6 +272,7 @@ cdef class Backend:
     interface_version = INTERFACE_VERSION
     numbered = False
     has_graphs = False                  # whether `graph` gives something
+    has_epilogues = False               # whether elementwise calls after a convolution can be a part of it
     tile_size = 8
 
     # ---- Hooks: the device, and memory of others. None is a valid answer of each -----------------------------------------
@@ -517,3 +518,7 @@ cdef class Backend:
     cdef bint prepare(self, str verb, tuple args, Call* call) except -1:
         """Check a call and make it ready to be run without this method's arguments; False where it has to be made as it is."""
         return False
+
+    cdef int fuse(self, Call* call, list steps) except -1:
+        """Let a prepared convolution do the first of these calls (verb, args) too, which write over its result; how many."""
+        return 0

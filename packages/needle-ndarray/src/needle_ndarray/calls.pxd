@@ -27,6 +27,7 @@ cdef struct Call:
     const void* blas                # of a product: NULL unless it is called, which may need memory first
     char bits[8]                    # an element that is filled in
     Plan plan                       # of a convolution
+    void* epilogue                  # what it does to its result: kernels/epilogue.pxd; or NULL
     PyObject* arrays[OPERANDS]
     char* data[OPERANDS]            # where the operands' first elements are
     View views[OPERANDS]            # last: what is not used need not be kept

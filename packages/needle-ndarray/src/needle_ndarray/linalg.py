@@ -81,8 +81,8 @@ def _batched(a: NDArray, b: NDArray) -> NDArray:
         # One product instead of a batch: the leading axes of `a` are just more rows.
         rows = math.prod(a.shape[:-1])
         return _batched(a.reshape(rows, k), b).reshape((*a.shape[:-1], n))
-    if a.ndim == b.ndim == 2:
-        out = empty((m, n), a.dtype, a.device)
+    if a.shape[:-2] == b.shape[:-2]:
+        out = empty((*a.shape[:-1], n), a.dtype, a.device)
     else:
         try:
             lead = broadcast_shapes(a.shape[:-2], b.shape[:-2])

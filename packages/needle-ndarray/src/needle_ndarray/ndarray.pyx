@@ -812,7 +812,10 @@ cdef NDArray empty_compact(Backend backend, int dtype, int ndim, const Py_ssize_
     cdef int i
     out._backend = backend
     out._dtype = dtype
-    out.set_ndim(ndim)
+    if ndim <= INLINE:
+        out._ndim = ndim
+    else:
+        out.set_ndim(ndim)
     for i in range(ndim - 1, -1, -1):
         out._shape[i], out._strides[i] = shape[i], size
         size *= shape[i]
@@ -833,7 +836,10 @@ cdef NDArray view_of(NDArray base, int ndim, const Py_ssize_t* shape, const Py_s
     out._backend = base._backend
     out._buffer = base._buffer
     out._dtype = base._dtype
-    out.set_ndim(ndim)
+    if ndim <= INLINE:
+        out._ndim = ndim
+    else:
+        out.set_ndim(ndim)
     for i in range(ndim):
         out._shape[i] = shape[i]
         out._strides[i] = strides[i]

@@ -37,11 +37,12 @@ cdef inline int run_one(Prepared* one, Call* scratch) noexcept nogil:
 
 cdef Py_ssize_t run_calls(Prepared** calls, Py_ssize_t first, Py_ssize_t last) noexcept nogil:
     """Run calls first to last - 1: last, or ~ the number of the one that failed"""
-    cdef Py_ssize_t i
+    cdef Py_ssize_t i = first
     cdef Call scratch
-    for i in range(first, last):
+    while i < last:
         if run_one(calls[i], &scratch) != 0:
             return ~i
+        i = calls[i].next
     return last
 
 
@@ -57,6 +58,8 @@ cdef class PreparedCalls:
     def __dealloc__(self):
         cdef Py_ssize_t i
         for i in range(self.count if self.calls is not NULL else 0):
+            if self.calls[i] is not NULL:
+                free(self.calls[i].call.epilogue)
             free(self.calls[i])
         free(self.calls)
 
@@ -64,9 +67,9 @@ cdef class PreparedCalls:
         """Prepare call i and join it to the run that begins after it, if that is on the same backend; whether it could be."""
         cdef Call call
         cdef Prepared* one
-        cdef Prepared* after = self.calls[i + 1]
         cdef size_t unused
         cdef int k
+        call.epilogue = NULL
         try:
             if not backend.prepare(verb, args, &call):
                 return False
@@ -79,12 +82,26 @@ cdef class PreparedCalls:
         memcpy(&one.call, &call, sizeof(Call) - unused)
         for k in range(call.count):
             one.sources[k] = &(<NDArray> call.arrays[k])._ptr
-        one.until, one.work = i + 1, call.work
-        if after is not NULL and after.until - i <= LONGEST and self.backends[i + 1] is backend:
-            one.until, one.work = after.until, min(call.work + after.work, <Py_ssize_t> ENOUGH_WORK)
         self.calls[i], self.backends[i] = one, backend
         self.held.append(args)          # with the arrays
+        self.lead_to(i, i + 1)
         return True
+
+    cdef void lead_to(self, Py_ssize_t i, Py_ssize_t following) noexcept:
+        """Let call i be followed by this one, and join the run that begins there, if that is on the same backend."""
+        cdef Prepared* one = self.calls[i]
+        cdef Prepared* after = self.calls[following]
+        one.next, one.until, one.work = following, following, one.call.work
+        if after is not NULL and after.until - i <= LONGEST and self.backends[following] is self.backends[i]:
+            one.until, one.work = after.until, min(one.call.work + after.work, <Py_ssize_t> ENOUGH_WORK)
+
+    cdef int fuse(self, Py_ssize_t i, list steps) except -1:
+        """Make as many of the calls after call i, (verb, args), a part of it as its backend can."""
+        cdef int count
+        if self.calls[i] is not NULL:
+            count = (<Backend> self.backends[i]).fuse(&self.calls[i].call, steps)
+            self.lead_to(i, i + 1 + count)
+        return 0
 
     cdef Py_ssize_t run_from(self, Py_ssize_t first) noexcept:
         """Run the calls from this one on; the number of the one after them, or ~ the number of the one that failed."""

@@ -90,7 +90,8 @@ cdef class Replay:
     """Calls (verb, backend or function, args), ready to be run again.
 
     Numbers that a repeated function returns go where `patches` says: {call: [(path, repeated call, index)]}, where a path is a
-    tuple of positions in the arguments.
+    tuple of positions in the arguments. `epilogues` tells of calls that write over the result of a convolution, element by element,
+    and may be applied part by part: {the convolution: the last of them + 1}.
     """
 
     cdef list targets               # by call: its backend, or the function to repeat
@@ -107,7 +108,7 @@ cdef class Replay:
     cdef list written               # an array on each buffer of others that is written to
     cdef list graphs                # by call: (what runs this and the next ones as one, the call after them), or None; or None
 
-    def __cinit__(self, list calls not None, dict patches not None, list written not None):
+    def __cinit__(self, list calls not None, dict patches not None, list written not None, dict epilogues=None):
         cdef Py_ssize_t i
         self.count = len(calls)
         self.codes = <int*> malloc((self.count + 1) * sizeof(int))
@@ -137,9 +138,21 @@ cdef class Replay:
         for i in range(self.count - 1, -1, -1):
             if self.codes[i] != REPEAT and self.patches[i] is None:
                 self.prepared.add(i, <Backend> self.targets[i], self.verbs[i], self.args[i])
+                if epilogues is not None and i in epilogues:
+                    self.prepared.fuse(i, [(self.verbs[j], self.args[j]) for j in range(i + 1, epilogues[i]) if self.follows(i, j)])
 
     def __dealloc__(self):
         free(self.codes)
+
+    def length_of(self, Py_ssize_t i):
+        """Calls that are made with call i: itself, and those that are a part of it."""
+        if not 0 <= i < self.count:
+            raise IndexError(f"Replay: no call {i} among {self.count}")
+        return self.prepared.calls[i].next - i if self.prepared.calls[i] is not NULL else 1
+
+    cdef bint follows(self, Py_ssize_t i, Py_ssize_t j) except -1:
+        """Whether call j may be a part of call i: of the same backend, and without numbers that change"""
+        return j < self.count and self.targets[j] is self.targets[i] and self.patches[j] is None
 
     cpdef run(self):
         """Make all calls. An error leaves the arrays as the calls before it left them."""

@@ -40,7 +40,7 @@ from needle.autograd.memory import release_made
 from needle.autograd.modes import follows_torch, is_grad_enabled, set_lazy_by_default, set_mode, set_torch_by_default
 from needle.autograd.recording import current_op, name_ops
 from needle.autograd.tensor import Tensor, assign_product, count, rebuild
-from needle.autograd.tracing import arrays_of, constant, data_of, handed_out, is_tracing, keep_in_trace, trace
+from needle.autograd.tracing import constant, data_of, handed_out, is_tracing, keep_in_trace, trace
 from needle.autograd.values import (
     Op,
     ScalarOp,
@@ -100,7 +100,7 @@ __all__ = [
     "as_constant", "frozen", "is_plain_key", "compute_gradient_of_variables", "find_topo_sort", "gradients",
     "sum_node_list", "topo_sort_dfs", "get_default_dtype", "result_dtype", "set_default_dtype", "release_made",
     "follows_torch", "is_grad_enabled", "set_lazy_by_default", "set_mode", "set_torch_by_default", "current_op",
-    "name_ops", "Tensor", "assign_product", "count", "rebuild", "arrays_of", "constant", "data_of", "handed_out", "is_tracing",
+    "name_ops", "Tensor", "assign_product", "count", "rebuild", "constant", "data_of", "handed_out", "is_tracing",
     "keep_in_trace", "trace", "Op", "ScalarOp", "Slot", "TensorOp", "TensorTuple", "TensorTupleOp", "Value",
     "count_values", "with_gradients", "NDArray", "LAZY_MODE", "grad",
 ]  # fmt: skip

@@ -67,11 +67,6 @@ def data_of(Value value not None):
     return read(value)
 
 
-def arrays_of(*values):
-    """`data_of` each of several."""
-    return tuple([read(<Value?> x) for x in values])
-
-
 cpdef object handed_out(Value value):
     """The data for somebody whose work no op records"""
     note("read", value)

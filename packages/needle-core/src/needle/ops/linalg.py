@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from needle.autograd import Tensor, TensorOp, array_api, arrays_of, as_constant, data_of
+from needle.autograd import Tensor, TensorOp, array_api, as_constant, data_of
 from needle.ops.reductions import broadcast_to, sum_to
 from needle.ops.shapes import reshape
 from needle.typing import Operand
@@ -152,7 +152,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         return matmul(x, weight)
     if not (isinstance(x, Tensor) and isinstance(weight, Tensor) and isinstance(bias, Tensor)):
         x, weight, bias = _tensors("linear", x, weight, bias)
-    if LINEAR_RULE.fits(*arrays_of(x, weight, bias)):
+    if LINEAR_RULE.fits(data_of(x), data_of(weight), data_of(bias)):
         return LINEAR(x, weight, bias)
     return matmul(x, weight) + bias
 

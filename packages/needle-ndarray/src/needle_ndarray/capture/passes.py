@@ -7,6 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from needle_ndarray.capture.calls import READS, Call, View, renamed
+from needle_ndarray.capture.epilogues import fuse_epilogues
 from needle_ndarray.capture.graphs import graphs
 from needle_ndarray.capture.verbs import CHECKING, ELEMENTWISE
 
@@ -364,6 +365,7 @@ PASSES = {
     "hoist_constants": hoist_constants,
     "drop_copies": drop_copies,
     "keep_layouts": keep_layouts,
+    "fuse_epilogues": fuse_epilogues,
     "in_place": in_place,
     "graphs": graphs,
     "pack_memory": pack_memory,

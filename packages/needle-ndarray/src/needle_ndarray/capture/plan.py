@@ -9,6 +9,7 @@ import numpy as np
 
 from needle_ndarray.backend import Backend
 from needle_ndarray.capture.calls import CHECKS, Call, CaptureError, Slot, View, renumbered
+from needle_ndarray.capture.epilogues import epilogues
 from needle_ndarray.capture.passes import PASSES
 from needle_ndarray.capture.recorder import Recorder
 from needle_ndarray.capture.tape import Touched, roles
@@ -57,6 +58,9 @@ class Plan:
         self.lent = {recorder.view(a).buffer for a in lent}
         self.fleeting = {recorder.view(a).buffer for a in moving}
         self.graphs: list[tuple[int, int]] = []  # calls that a backend runs as one: first, last + 1
+        self.has_epilogues = (
+            False  # whether elementwise calls after a convolution are applied to its result part by part
+        )
         self.once: list[Call] = []  # run when the plan is made
         self.places: dict[int, int] = {}  # temporary buffers: bytes from the start of their arena
         self.arenas: list[tuple[Backend, int]] = []
@@ -189,7 +193,7 @@ class Built:
             verb, backend, args = self._call(call)
             getattr(backend, verb)(*args)
         written = self.written()
-        self.replay = Replay(self.calls, self._patches(), [self.made[buffer][0] for buffer in written])
+        self.replay = Replay(self.calls, self._patches(), [self.made[buffer][0] for buffer in written], epilogues(plan))
         self.replay.plan = plan
         self.results = [self._array(view) for view in plan.output_views]
         self.arenas = [self._arena(*arenas[id(backend)]) for backend, _ in plan.arenas]

@@ -55,6 +55,7 @@ cdef class CPUBackend(Backend):
     """Cython kernels on host memory."""
 
     name = "cpu"
+    has_epilogues = True
 
     cpdef object allocate(self, Py_ssize_t nbytes):
         if self.listener is not None:
@@ -304,6 +305,9 @@ cdef class CPUBackend(Backend):
         else:
             return False
         return True
+
+    cdef int fuse(self, Call* call, list steps) except -1:
+        return convolution.fuse(call, steps)
 
     # ---- Fused: the modules of this package --------------------------------------------------------------------------
 

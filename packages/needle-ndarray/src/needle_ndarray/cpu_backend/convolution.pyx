@@ -3,15 +3,15 @@
 from cpython.object cimport PyObject
 from libc.math cimport INFINITY
 from libc.stdint cimport uintptr_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport calloc, free, malloc
 
-from needle_ndarray.backend cimport CONV2D_OP, POOL2D_OP, Backend, Op
+from needle_ndarray.backend cimport BINARY_OP, CONV2D_OP, POOL2D_OP, UNARY_OP, Backend, Op
 from needle_ndarray.blas cimport blas, reserve_buffers
-from needle_ndarray.buffer cimport Buffer, allocate as allocate_buffer
+from needle_ndarray.buffer cimport Buffer, allocate as allocate_buffer, recycle
 from needle_ndarray.calls cimport POINTERS, Call
 from needle_ndarray.cpu_backend.guard cimport LARGEST, THREADS_FROM, THREADS_FROM_FLOPS, known
 from needle_ndarray.geometry cimport Geometry, read_pair
-from needle_ndarray.kernels cimport conv, matmul as products, pool as pools
+from needle_ndarray.kernels cimport conv, epilogue as epilogues, matmul as products, pool as pools
 from needle_ndarray.kernels.gemm cimport Blas
 from needle_ndarray.kernels.views cimport View
 from needle_ndarray.ndarray cimport NDArray, empty_compact
@@ -156,10 +156,11 @@ cdef int conv2d(Backend backend, Op op, object x, object weight, object y, tuple
     scratch = allocate_buffer(conv.scratch_elements(&plan, threads) * image.itemsize + 64)
     scratch_at = <char*> &scratch.data[0]
     with nogil:
-        conv.convolve(&plan, blas_found, a._ptr, b._ptr + first * filters.itemsize, c._ptr, scratch_at, threads)
+        conv.convolve(&plan, blas_found, a._ptr, b._ptr + first * filters.itemsize, c._ptr, NULL, scratch_at, threads)
     made = c if code == CONV2D else a if code == INPUT_GRAD else b
     if made is not out:
         backend.copy(made, out)
+    recycle(scratch)                    # else its memory would go back to the system: a page fault per 4 KB in every call
     return 0
 
 
@@ -169,7 +170,7 @@ cdef int run_conv2d(Call* call) noexcept nogil:
     cdef char* scratch = <char*> malloc(nbytes)
     if scratch is NULL:
         return -1
-    conv.convolve(&call.plan, <const Blas*> call.blas, call.data[0], call.data[1] + call.m, call.data[2],
+    conv.convolve(&call.plan, <const Blas*> call.blas, call.data[0], call.data[1] + call.m, call.data[2], call.epilogue,
                   scratch + (64 - <uintptr_t> scratch % 64), threads)
     free(scratch)
     return 0
@@ -207,6 +208,86 @@ cdef bint prepare_conv2d(Op op, object x, object weight, object y, tuple stride,
     call.work = <Py_ssize_t> min(<double> v[2].size * count, 1e18)
     return True
 
+
+# ---- The epilogue of a convolution ------------------------------------------------------------------------------------------
+
+cdef bint lies_as(NDArray y, NDArray result) noexcept:
+    """Whether y has all elements of a compact result, in whatever order of the axes"""
+    cdef Py_ssize_t step = 1
+    cdef int axis = 0
+    if y._buffer is not result._buffer or y._offset != result._offset or y._dtype != result._dtype or y._size != result._size:
+        return False
+    while axis < y._ndim:               # the axis that goes on where the last one ended
+        if y._shape[axis] > 1 and y._strides[axis] == step:
+            step *= y._shape[axis]
+            axis = 0
+        else:
+            axis += 1
+    return step == y._size
+
+
+cdef bint steps_as(NDArray a, NDArray y, Py_ssize_t channels) noexcept:
+    """Whether a has an element for each one of y; or, for a number of channels other than 0, for each of those"""
+    cdef Py_ssize_t wanted
+    cdef int k
+    if a._ndim != y._ndim or a._dtype != y._dtype:
+        return False
+    for k in range(y._ndim):
+        if y._strides[k] < channels < y._strides[k] * y._shape[k]:     # an axis that goes on beyond the channels
+            return False
+        wanted = y._strides[k] if channels == 0 or y._strides[k] < channels else 0
+        if a._shape[k] != y._shape[k] or (y._shape[k] > 1 and a._strides[k] != wanted):
+            return False
+    return True
+
+
+cdef bint is_apart(NDArray a, NDArray y) noexcept:
+    """Whether a, whose strides are not negative, has no element in the memory of y"""
+    cdef Py_ssize_t last = a._offset
+    cdef int k
+    for k in range(a._ndim):
+        last += (a._shape[k] - 1) * a._strides[k] if a._shape[k] > 1 else 0
+    return a._buffer is not y._buffer or last < y._offset or a._offset >= y._offset + y._size
+
+
+cdef bint describe_step(Op op, tuple args, NDArray result, epilogues.Step* step) except -1:
+    """Whether a call of a unary or binary verb is a step that writes over the result; then the step"""
+    cdef NDArray y = <NDArray?> args[len(args) - 1], a
+    cdef Py_ssize_t f = result._shape[3]
+    step.unary, step.op = op.verb == UNARY_OP, op.code
+    if op.verb != UNARY_OP and op.verb != BINARY_OP or not epilogues.has_step(step.unary, op.code) or not lies_as(y, result):
+        return False
+    for i in range(1, len(args) - 1):
+        a = <NDArray?> args[i]
+        if lies_as(a, result) and steps_as(a, y, 0):
+            step.swapped = i == 2
+            if step.unary:
+                return True
+            a = <NDArray?> args[3 - i]
+            step.whole = steps_as(a, y, 0)
+            step.operand = &a._ptr
+            return (step.whole or steps_as(a, y, f)) and is_apart(a, y)
+    return False
+
+
+cdef int fuse(Call* call, list steps) except -1:
+    """Let a prepared convolution do the first of these calls too; how many"""
+    cdef epilogues.Epilogue* made
+    if call.run != run_conv2d or call.plan.op != CONV2D or call.epilogue is not NULL:
+        return 0
+    made = <epilogues.Epilogue*> calloc(1, sizeof(epilogues.Epilogue))
+    if made is NULL:
+        raise MemoryError("no memory for a plan")
+    call.epilogue = made
+    for verb, args in steps[:epilogues.MOST_STEPS]:
+        if not (verb == "unary" or verb == "binary") \
+                or not describe_step(<Op?> args[0], args, <NDArray> call.arrays[2], &made.steps[made.count]):
+            break
+        made.count += 1
+    return made.count
+
+
+# ---- Pooling ----------------------------------------------------------------------------------------------------------------
 
 cdef double pooled_work(const View* image, const View* result, const conv.Conv* g) noexcept:
     """Elements that a pooling looks at"""

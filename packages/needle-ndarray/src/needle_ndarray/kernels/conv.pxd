@@ -33,4 +33,5 @@ cdef struct Plan:               # how a call is computed: decided once, by `plan
 cdef Plan planned(int op, int dtype, const Conv* g) noexcept nogil
 cdef bint needs_blas(const Plan* plan) noexcept nogil
 cdef Py_ssize_t scratch_elements(const Plan* plan, int threads) noexcept nogil
-cdef void convolve(const Plan* plan, const Blas* blas, char* x, char* weight, char* y, char* scratch, int threads) noexcept nogil
+cdef void convolve(const Plan* plan, const Blas* blas, char* x, char* weight, char* y, const void* epilogue, char* scratch,
+                   int threads) noexcept nogil

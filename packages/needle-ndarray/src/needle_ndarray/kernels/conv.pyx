@@ -7,6 +7,7 @@ from libc.string cimport memcpy, memset
 from needle_ndarray.kernels.direct cimport (
     adjoint_of, band_rows, band_tasks, direct, fits, is_plane, many_small, packed_elements, padded_elements, part_elements,
     weight_part)
+from needle_ndarray.kernels.epilogue cimport Epilogue, finish
 from needle_ndarray.kernels.gemm cimport Blas, add_transposed_product, multiply, multiply_transposed
 from needle_ndarray.kernels.memoryviews cimport images, matrices, matrix, strided_rows, vector
 from needle_ndarray.kernels.views cimport FLOAT32, F
@@ -305,6 +306,7 @@ cdef struct Work:               # what the tasks of a call share
     char* x
     char* weight
     char* y
+    const Epilogue* epilogue    # of the forward convolution; or NULL
     char* scratch               # of every thread
     char* sums                  # of the weights' gradient: one for every task
 
@@ -321,6 +323,8 @@ cdef void forward_task(const Work* job, Py_ssize_t b, F* scratch) noexcept nogil
         depthwise_forward(g[0], x, matrices(weight, g.kh, g.kw, g.c), plan.adjoint, place, y)
     else:
         forward(plan, job.blas, x, matrix(weight, g.kh * g.kw * (g.c // g.groups), g.f), place, y, scratch)
+    if job.epilogue is not NULL:
+        finish(job.epilogue, plan.dtype, job.y, place * g.f, rows * g.f, g.f)
 
 
 cdef void input_grad_task(const Work* job, Py_ssize_t b, F* scratch) noexcept nogil:
@@ -390,16 +394,18 @@ cdef void add_parts(F[:, ::1] parts, F* weight) noexcept nogil:
         add(parts[p], vector(weight, n))
 
 
-cdef void convolve(const Plan* plan, const Blas* blas, char* x, char* weight, char* y, char* scratch, int threads) noexcept nogil:
-    """y = conv2d(x, weight), or the gradient of x or of weight when y's is given"""
+cdef void convolve(const Plan* plan, const Blas* blas, char* x, char* weight, char* y, const void* epilogue, char* scratch,
+                   int threads) noexcept nogil:
+    """y = conv2d(x, weight), and an epilogue where there is one; or the gradient of x or of weight when y's is given"""
     cdef Py_ssize_t itemsize = 4 if plan.dtype == FLOAT32 else 8
     cdef Work job
     if plan.adjoint:
         x, y = y, x
     if plan.algorithm == TILES and plan.op != WEIGHT_GRAD:
-        direct(plan, x, weight, y, scratch, threads)
+        direct(plan, x, weight, y, <const Epilogue*> epilogue, scratch, threads)
         return
     job.plan, job.blas, job.x, job.weight, job.y, job.scratch = plan, blas, x, weight, y, scratch
+    job.epilogue = <const Epilogue*> epilogue
     job.sums = scratch + threads * plan.thread_elements * itemsize
     share(one_task, &job, plan.tasks, threads)
     if plan.op == WEIGHT_GRAD and plan.dtype == FLOAT32:

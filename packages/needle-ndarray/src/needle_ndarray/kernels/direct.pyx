@@ -5,6 +5,7 @@
 from libc.string cimport memcpy, memset
 
 from needle_ndarray.kernels.conv cimport Conv, Plan
+from needle_ndarray.kernels.epilogue cimport Epilogue, finish
 from needle_ndarray.kernels.memoryviews cimport images, matrices
 from needle_ndarray.kernels.views cimport FLOAT32, F
 from needle_ndarray.threads cimport share
@@ -326,6 +327,7 @@ cdef struct Work:               # what the tasks of a call share
     const Plan* plan
     char* x
     char* y
+    const Epilogue* epilogue    # or NULL
     char* scratch               # for the padded band of every thread
     Weights weights
 
@@ -355,6 +357,7 @@ cdef void band_task(const Work* job, Py_ssize_t b, F* scratch) noexcept nogil:
         else:
             x += first * size
         across_images(plan, images(x, rows, g.h, g.w, g.c), &job.weights, y[first:first + rows])
+        n, oy, rows = first, 0, rows * g.oh
     elif plan.thread_elements:
         padded = matrices(scratch, seen_rows(g, rows), seen_columns(g), g.c)
         pad(g, x + n * image_step(g), oy * g.sh, padded)
@@ -364,6 +367,8 @@ cdef void band_task(const Work* job, Py_ssize_t b, F* scratch) noexcept nogil:
             band(g, padded, &job.weights, y[n, oy:oy + rows])
     else:
         band(g, images(x, g.n, g.h, g.w, g.c)[n, oy * g.sh:], &job.weights, y[n, oy:oy + rows])
+    if job.epilogue is not NULL:
+        finish(job.epilogue, plan.dtype, job.y, (n * g.oh + oy) * g.ow * g.f, rows * g.ow * g.f, g.f)
 
 
 cdef void one_band(const void* given, Py_ssize_t b, int thread) noexcept nogil:
@@ -382,14 +387,15 @@ cdef void pack_weights(const Plan* plan, F* weight, F* packed) noexcept nogil:
     pack(g, plan.adjoint, images(weight, g.kh, g.pitch, inputs, outputs), in_tiles(g, packed))
 
 
-cdef void direct(const Plan* plan, char* x, char* weight, char* y, char* scratch, int threads) noexcept nogil:
+cdef void direct(const Plan* plan, char* x, char* weight, char* y, const Epilogue* epilogue, char* scratch,
+                 int threads) noexcept nogil:
     """y = conv2d(x, weight), or its adjoint. Zeros between the places of x need many small images and no dilation."""
     cdef int itemsize = 4 if plan.dtype == FLOAT32 else 8
     cdef char* packed = scratch + threads * plan.thread_elements * itemsize
     cdef const Conv* g = &plan.g
     cdef Tile t = tile_of(g, itemsize)
     cdef Work job
-    job.plan, job.x, job.y, job.scratch = plan, x, y, scratch
+    job.plan, job.x, job.y, job.epilogue, job.scratch = plan, x, y, epilogue, scratch
     if plan.shared_elements == 0:
         job.weights.first, job.weights.step, job.weights.tile, job.weights.group = weight, g.f, t.lanes, t.filters
         job.weights.row = g.pitch * t.count * g.f

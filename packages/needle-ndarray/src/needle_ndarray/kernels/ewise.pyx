@@ -123,10 +123,7 @@ cdef int unary_loop(int op, const T* a, T* out, Py_ssize_t n) noexcept nogil:
             return math_chunk(op, a, out, n)
     elif op == INVERT:
         for i in range(n):
-            if T is boolean:
-                out[i] = not a[i]
-            else:
-                out[i] = ~a[i]
+            out[i] = ~a[i]
     elif op == FLOOR or op == CEIL or op == TRUNC or op == ROUND:       # an integer is whole
         memcpy(out, a, n * sizeof(T))
     else:
@@ -162,10 +159,7 @@ cdef inline int binary_loop(int op, const T* a, const T* b, T* out, Py_ssize_t n
     cdef Py_ssize_t i
     if op == ADD:
         for i in range(n):
-            if T is boolean:
-                out[i] = a[p * i] | b[q * i]
-            else:
-                out[i] = a[p * i] + b[q * i]
+            out[i] = a[p * i] + b[q * i]
     elif op == SUBTRACT:
         for i in range(n):
             out[i] = a[p * i] - b[q * i]
@@ -191,35 +185,10 @@ cdef inline int binary_loop(int op, const T* a, const T* b, T* out, Py_ssize_t n
         elif op == SIGMOID_GRAD:
             for i in range(n):
                 out[i] = a[p * i] * (b[q * i] * (1 - b[q * i]))
-        elif op == FLOOR_DIVIDE:
-            for i in range(n):
-                out[i] = floor_quotient(a[p * i], b[q * i])
-        elif op == REMAINDER:
-            for i in range(n):
-                out[i] = remainder_of(a[p * i], b[q * i])
         else:
             return float_loop(op, a, b, out, n, p, q)
     else:
-        if op == FLOOR_DIVIDE:
-            for i in range(n):
-                if b[q * i] == 0:
-                    out[i] = 0
-                elif b[q * i] == -1:                        # the smallest integer over -1 would trap
-                    out[i] = -a[p * i]
-                else:
-                    out[i] = a[p * i] // b[q * i] - ((a[p * i] % b[q * i] != 0) & ((a[p * i] < 0) != (b[q * i] < 0)))
-        elif op == REMAINDER:
-            for i in range(n):
-                if b[q * i] == 0 or b[q * i] == -1:
-                    out[i] = 0
-                else:
-                    out[i] = a[p * i] % b[q * i]
-                    if out[i] != 0 and (out[i] < 0) != (b[q * i] < 0):
-                        out[i] += b[q * i]
-        elif op == POWER:
-            for i in range(n):
-                out[i] = integer_power(a[p * i], b[q * i])
-        elif op == BITWISE_AND:
+        if op == BITWISE_AND:
             for i in range(n):
                 out[i] = a[p * i] & b[q * i]
         elif op == BITWISE_OR:
@@ -228,14 +197,44 @@ cdef inline int binary_loop(int op, const T* a, const T* b, T* out, Py_ssize_t n
         elif op == BITWISE_XOR:
             for i in range(n):
                 out[i] = a[p * i] ^ b[q * i]
-        elif T is not boolean and op == LEFT_SHIFT:
+        elif op == LEFT_SHIFT:
             for i in range(n):
                 out[i] = shifted_left(a[p * i], b[q * i])
-        elif T is not boolean and op == RIGHT_SHIFT:
+        elif op == RIGHT_SHIFT:
             for i in range(n):
                 out[i] = shifted_right(a[p * i], b[q * i])
         else:
-            return NO_LOOP
+            return quotient_loop(op, a, b, out, n, p, q)
+    return 0
+
+
+cdef int quotient_loop(int op, const T* a, const T* b, T* out, Py_ssize_t n, Py_ssize_t p, Py_ssize_t q) noexcept nogil:
+    """out = op(a, b): what is computed an element at a time, so that no step has to be a constant. Steps as above"""
+    cdef Py_ssize_t i
+    if T is float or T is double:
+        for i in range(n):
+            out[i] = floor_quotient(a[p * i], b[q * i]) if op == FLOOR_DIVIDE else remainder_of(a[p * i], b[q * i])
+    elif op == FLOOR_DIVIDE:
+        for i in range(n):
+            if b[q * i] == 0:
+                out[i] = 0
+            elif b[q * i] == -1:                            # the smallest integer over -1 would trap
+                out[i] = -a[p * i]
+            else:
+                out[i] = a[p * i] // b[q * i] - ((a[p * i] % b[q * i] != 0) & ((a[p * i] < 0) != (b[q * i] < 0)))
+    elif op == REMAINDER:
+        for i in range(n):
+            if b[q * i] == 0 or b[q * i] == -1:
+                out[i] = 0
+            else:
+                out[i] = a[p * i] % b[q * i]
+                if out[i] != 0 and (out[i] < 0) != (b[q * i] < 0):
+                    out[i] += b[q * i]
+    elif op == POWER:
+        for i in range(n):
+            out[i] = integer_power(a[p * i], b[q * i])
+    else:
+        return NO_LOOP
     return 0
 
 
@@ -248,38 +247,40 @@ cdef int float_loop(int op, const F* a, const F* b, F* out, Py_ssize_t n, Py_ssi
     elif op == NEXTAFTER:
         for i in range(n):
             out[i] = c_nextafterf(a[p * i], b[q * i]) if F is float else c_nextafter(a[p * i], b[q * i])
+    elif op == FLOOR_DIVIDE or op == REMAINDER:
+        return quotient_loop(op, a, b, out, n, p, q)
     else:
         return pair_chunk(op, a, b, out, n, p, q)
     return 0
 
 
-cdef inline int compare_loop(int op, const T* a, const T* b, boolean* out, Py_ssize_t n, Py_ssize_t p, Py_ssize_t q) noexcept nogil:
-    """out = op(a, b), a bool; NO_LOOP for an op that is not here. Steps as above"""
+cdef inline int compare_loop(int op, const T* a, const T* b, boolean* out, Py_ssize_t n, Py_ssize_t q) noexcept nogil:
+    """out = op(a, b), a bool; NO_LOOP for an op that is not here. Step q is 1, or 0: a single element"""
     cdef Py_ssize_t i
     if op == EQUAL:
         for i in range(n):
-            out[i] = a[p * i] == b[q * i]
+            out[i] = a[i] == b[q * i]
     elif op == NOT_EQUAL or op == LOGICAL_XOR:
         for i in range(n):
-            out[i] = a[p * i] != b[q * i]
+            out[i] = a[i] != b[q * i]
     elif op == LESS:
         for i in range(n):
-            out[i] = a[p * i] < b[q * i]
+            out[i] = a[i] < b[q * i]
     elif op == LESS_EQUAL:
         for i in range(n):
-            out[i] = a[p * i] <= b[q * i]
+            out[i] = a[i] <= b[q * i]
     elif op == GREATER:
         for i in range(n):
-            out[i] = a[p * i] > b[q * i]
+            out[i] = a[i] > b[q * i]
     elif op == GREATER_EQUAL:
         for i in range(n):
-            out[i] = a[p * i] >= b[q * i]
+            out[i] = a[i] >= b[q * i]
     elif op == LOGICAL_AND:
         for i in range(n):
-            out[i] = (a[p * i] != 0) & (b[q * i] != 0)
+            out[i] = (a[i] != 0) & (b[q * i] != 0)
     elif op == LOGICAL_OR:
         for i in range(n):
-            out[i] = (a[p * i] != 0) | (b[q * i] != 0)
+            out[i] = (a[i] != 0) | (b[q * i] != 0)
     else:
         return NO_LOOP
     return 0
@@ -308,22 +309,32 @@ cdef int unary_of(int op, const T* a, char* out, Py_ssize_t n) noexcept nogil:
     return predicate_loop(op, a, <boolean*> out, n) if is_predicate(op) else unary_loop(op, a, <T*> out, n)
 
 
-cdef inline int binary_steps(int op, const T* a, const T* b, char* out, Py_ssize_t n, Py_ssize_t p, Py_ssize_t q) noexcept nogil:
-    if is_comparison(op):
-        return compare_loop(op, a, b, <boolean*> out, n, p, q)
-    return binary_loop(op, a, b, <T*> out, n, p, q)
+cdef inline int mirrored(int op) noexcept nogil:
+    """The comparison that gives of b and a what this one gives of a and b"""
+    if op == LESS:
+        return GREATER
+    if op == LESS_EQUAL:
+        return GREATER_EQUAL
+    if op == GREATER:
+        return LESS
+    return LESS_EQUAL if op == GREATER_EQUAL else op
 
 
 cdef int binary_of(int op, const T* a, const T* b, char* out, Py_ssize_t n, bint p, bint q) noexcept nogil:
     """The steps as constants: compilers make vectors of loops whose steps they know."""
     cdef T one
+    if is_comparison(op):
+        if p and q:
+            return compare_loop(op, a, b, <boolean*> out, n, 1)
+        one = b[0] if p else a[0]
+        return compare_loop(op if p else mirrored(op), a if p else b, &one, <boolean*> out, n, 0)
     if not p:
         one = a[0]
-        return binary_steps(op, &one, b, out, n, 0, 1)
+        return binary_loop(op, &one, b, <T*> out, n, 0, 1)
     if not q:
         one = b[0]
-        return binary_steps(op, a, &one, out, n, 1, 0)
-    return binary_steps(op, a, b, out, n, 1, 1)
+        return binary_loop(op, a, &one, <T*> out, n, 1, 0)
+    return binary_loop(op, a, b, <T*> out, n, 1, 1)
 
 
 cdef int unary(int op, int dtype, const char* a, char* out, Py_ssize_t n) noexcept nogil:
@@ -336,9 +347,9 @@ cdef int unary(int op, int dtype, const char* a, char* out, Py_ssize_t n) noexce
         return unary_of(op, <const int*> a, out, n)
     if dtype == INT64:
         return unary_of(op, <const int64*> a, out, n)
-    if dtype == UINT8:
-        return unary_of(op, <const uint8*> a, out, n)
-    return unary_of(op, <const boolean*> a, out, n)
+    if dtype == BOOL and op == INVERT:                  # bools are bytes that hold 0 or 1, and the rest is alike
+        op = LOGICAL_NOT
+    return unary_of(op, <const uint8*> a, out, n)
 
 
 cdef int binary(int op, int dtype, const char* a, const char* b, char* out, Py_ssize_t n, bint p, bint q) noexcept nogil:
@@ -351,9 +362,9 @@ cdef int binary(int op, int dtype, const char* a, const char* b, char* out, Py_s
         return binary_of(op, <const int*> a, <const int*> b, out, n, p, q)
     if dtype == INT64:
         return binary_of(op, <const int64*> a, <const int64*> b, out, n, p, q)
-    if dtype == UINT8:
-        return binary_of(op, <const uint8*> a, <const uint8*> b, out, n, p, q)
-    return binary_of(op, <const boolean*> a, <const boolean*> b, out, n, p, q)
+    if dtype == BOOL and op == ADD:                     # bools are bytes that hold 0 or 1, and the rest is alike
+        op = BITWISE_OR
+    return binary_of(op, <const uint8*> a, <const uint8*> b, out, n, p, q)
 
 
 def check_table(ops, bint binary_ops):

@@ -12,6 +12,10 @@ cdef extern from "gemm.h" nogil:
         Py_ssize_t m, k, n
         double alpha
 
+cdef enum:
+    SMALL = 300000              # multiplications up to which the macro-kernel beats the call of BLAS,
+    MIDDLE = 60000000           # and up to which it does where multiplications and additions are fused
+
 cdef struct Blas:               # what was found in the BLAS library; NULL where there is none
     void* sgemm
     void* dgemm
@@ -24,12 +28,15 @@ cdef struct Blas:               # what was found in the BLAS library; NULL where
 cdef Py_ssize_t panel_width(int dtype) noexcept nogil
 cdef void micro_panel(int dtype, const Gemm* g, Py_ssize_t skip) noexcept nogil
 cdef void pack(int dtype, const Matrix* b, Py_ssize_t k, Py_ssize_t columns, void* packed) noexcept nogil
-cdef bint is_small(Py_ssize_t m, Py_ssize_t k, Py_ssize_t n) noexcept nogil
 cdef void small_gemm(int dtype, const Gemm* given) noexcept nogil
 cdef bint blas_reads(Matrix* a, Py_ssize_t rows, Py_ssize_t columns) noexcept nogil
 cdef void gemv(const Blas* blas, int dtype, Matrix a, Py_ssize_t m, Py_ssize_t k, const void* x, Py_ssize_t x_step, void* y,
                Py_ssize_t y_step) noexcept nogil
 cdef void gemm(const Blas* blas, int dtype, const Gemm* g) noexcept nogil
+
+
+cdef inline bint is_small(Py_ssize_t m, Py_ssize_t k, Py_ssize_t n) noexcept nogil:
+    return m * n * k <= (MIDDLE if VECTOR > 16 else SMALL)
 
 
 cdef inline Matrix row_major(const void* data, Py_ssize_t row) noexcept nogil:

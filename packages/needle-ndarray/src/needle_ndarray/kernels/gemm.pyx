@@ -30,8 +30,6 @@ cdef enum:
     ROW_MAJOR = 101
     NO_TRANS = 111
     TRANS = 112
-    SMALL = 300000          # multiplications up to which the macro-kernel beats the call of BLAS,
-    MIDDLE = 60000000       # and up to which it does where multiplications and additions are fused
     DEPTH = 512             # rows of a micro-panel of b, which stays in the first cache,
     HEIGHT = 192            # and of a block of a, which stays in the second
     WIDEST = 128            # bytes of a row of a micro-panel, at any level
@@ -126,10 +124,6 @@ cdef void small_gemm(int dtype, const Gemm* given) noexcept nogil:
         macro_kernel(dtype, given, NULL)
     else:
         packing_kernel(dtype, given)
-
-
-cdef bint is_small(Py_ssize_t m, Py_ssize_t k, Py_ssize_t n) noexcept nogil:
-    return m * n * k <= (MIDDLE if VECTOR > 16 else SMALL)
 
 
 # ---- BLAS --------------------------------------------------------------------------

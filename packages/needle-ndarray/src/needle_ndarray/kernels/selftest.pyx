@@ -216,6 +216,7 @@ def windows(dtype):
         memset(&g, 0, sizeof(g))
         g.n, g.h, g.w, g.c, g.kh, g.kw, g.f, g.oh, g.ow, g.groups = 2, 7, 7, 16, 3, 3, 16, 7, 7, groups
         g.sh = g.sw = g.dh = g.dw = g.top = g.left = 1
+        g.pitch = g.kw
         image, weight, y = numbers(dtype, 2, 7, 7, 16), numbers(dtype, 3, 3, 16 // groups, 16), numbers(dtype, 2, 7, 7, 16) / 5
         for op, arrays in ((CONV2D, (image, weight, None)), (INPUT_GRAD, (None, weight, y)), (WEIGHT_GRAD, (image, None, y))):
             plan = planned(op, CODES[dtype], &g)
@@ -223,7 +224,7 @@ def windows(dtype):
                 continue
             x, w, z = [np.zeros_like(whole) if a is None else a for a, whole in zip(arrays, (image, weight, y), strict=True)]
             scratch = np.zeros(max(scratch_elements(&plan, 1), 1) + 64, dtype)
-            convolve(&plan, &blas, address(x), address(w), address(z), address(scratch), 1)
+            convolve(&plan, &blas, address(x), address(w), address(z), NULL, address(scratch), 1)
             results.append(z if op == CONV2D else x if op == INPUT_GRAD else w)
     g.kh = g.kw = 2
     g.sh = g.sw = 2

@@ -63,7 +63,7 @@ class _Convolution(Module):
 
     def kernel(self):
         """The weight as the ops take it: (..., in, out)."""
-        return axes.used(self, self.weight, self._axes)
+        return axes.used(self, self.weight, self._axes) if self.as_torch else self.weight
 
 
 _PAD_MODES = ("zeros", "reflect", "replicate", "circular")
@@ -165,7 +165,7 @@ class Conv2d(_Correlation):
 
     def forward(self, x: Tensor) -> Tensor:
         expect(self, x, "N", self.in_channels, "H", "W")
-        nhwc = self._around(x).permute((0, 2, 3, 1))
+        nhwc = (x if self._widths is None else self._around(x)).permute((0, 2, 3, 1))
         y = ops.conv2d(nhwc, self.kernel(), self.bias, self.stride, self.padding, self.dilation, self.groups)
         return y.permute((0, 3, 1, 2))
 
