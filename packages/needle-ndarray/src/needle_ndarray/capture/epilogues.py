@@ -49,7 +49,9 @@ def fuse_epilogues(plan: "Plan") -> None:
 
 
 def is_convolution(call: Call) -> bool:
-    return call.verb == "conv2d" and call.args[0].name == "conv2d" and call.backend.has_epilogues
+    if call.verb != "conv2d" or call.backend is None:
+        return False
+    return call.args[0].name == "conv2d" and call.backend.has_epilogues
 
 
 def _goes_on(plan: "Plan", call: Call, y: View) -> bool:

@@ -2,7 +2,7 @@
 
 from libc.stdlib cimport free, malloc
 
-from needle_ndarray.kernels.strided cimport gather, scatter
+from needle_ndarray.kernels.strided cimport contiguous, gather, scatter
 from needle_ndarray.kernels.views cimport FLOAT32, FLOAT64, INT32, INT64, T, UINT8, View, boolean, int64, uint8
 from needle_ndarray.optable cimport ARGMAX, ARGMIN, CUMSUM
 from needle_ndarray.threads cimport share
@@ -64,6 +64,7 @@ cdef struct Lines:
     int op
     const View* a
     const View* out
+    bint flat, out_flat             # lines are read and written where they lie
     Py_ssize_t n, out_n             # elements of a line and of its result
     Py_ssize_t nbytes               # of either, staged
     char* staged
@@ -71,16 +72,27 @@ cdef struct Lines:
 
 cdef void one_line(const void* given, Py_ssize_t i, int thread) noexcept nogil:
     cdef const Lines* job = <const Lines*> given
-    cdef char* here = job.staged + 2 * thread * job.nbytes
-    gather(job.a, i * job.n, job.n, here)
-    line(job.op, here, job.a.dtype, here + job.nbytes, job.n)
-    scatter(here + job.nbytes, i * job.out_n, job.out_n, job.out)
+    cdef char* source = job.staged + 2 * thread * job.nbytes
+    cdef char* target = source + job.nbytes
+    if job.flat:
+        source = job.a.data + i * job.n * job.a.itemsize
+    else:
+        gather(job.a, i * job.n, job.n, source)
+    if job.out_flat:
+        target = job.out.data + i * job.out_n * job.out.itemsize
+    line(job.op, source, job.a.dtype, target, job.n)
+    if not job.out_flat:
+        scatter(target, i * job.out_n, job.out_n, job.out)
 
 
 cdef int lines(int op, View* a, View* out, Py_ssize_t out_n, int threads) noexcept nogil:
     """Every line along the last axis of `a`, into out_n elements of out each"""
     cdef Lines job
+    cdef bint in_place
     job.op, job.a, job.out, job.n, job.out_n = op, a, out, a.shape[a.ndim - 1], out_n
+    # a scan reads int64 where there are no floats: of narrower elements the scratch has the bytes for that, the array has not
+    in_place = op >= 0 or a.dtype == FLOAT32 or a.itemsize == sizeof(int64)
+    job.flat, job.out_flat = in_place and contiguous(a), in_place and contiguous(out)
     job.nbytes = (job.n + 8) * 8
     job.staged = <char*> malloc(2 * threads * job.nbytes)
     if job.staged is NULL:
