@@ -62,8 +62,10 @@ cdef void finish_block(const Epilogue* epilogue, F* y, Py_ssize_t start, Py_ssiz
     cdef const Step* step
     cdef Py_ssize_t i, k, period = f, block, size
     for k in range(epilogue.count):
-        operands[k] = NULL if epilogue.steps[k].unary else <const F*> epilogue.steps[k].operand[0]
-        if not epilogue.steps[k].unary and not epilogue.steps[k].whole and f < LONG_ENOUGH:
+        if epilogue.steps[k].unary:
+            continue
+        operands[k] = <const F*> epilogue.steps[k].operand[0]
+        if not epilogue.steps[k].whole and f < LONG_ENOUGH:
             period = repeated(operands[k], f, n, &staged[k][0])
             operands[k] = &staged[k][0]
     block, i = max(BLOCK // period, <Py_ssize_t> 1) * period, 0
