@@ -56,7 +56,7 @@ BITS = {
     "cos": ("a5d3114da3c7", "8f90572f54b7", "c1647274aee0", "cc7dfd72c5a2"),
     "tanh": ("03a6b7da4a24", "dd961f643ba6", "b20390ec26ea", "ffc85b6a814b"),
     "sigmoid": ("cc03db2a00c5", "e3cb6475dde1", "b9f5bfc286d7", "e5706eed4ce5"),
-    "erf": ("cf4c6d4dfa29", "d8f7e8f47a8f", "a6cacc2fadad", "473cc8199a06"),
+    "erf": ("cf4c6d4dfa29", "5030d81e3517", "a6cacc2fadad", "a5ccaf69e2c9"),
     "log2": ("8827fe382b7a", "7e3448966a4e", "2eacd1cb5cf2", "b066b8020f0c"),
     "log10": ("10a42cd311b2", "13d6ab3427fb", "c8542c8e674c", "13d6ab3427fb"),
     "tan": ("289637b0f63c", "898d3dfa4920", "289637b0f63c", "2fda34345c35"),

@@ -49,7 +49,7 @@ cdef enum Misfit:
 cdef dict KINDS = {"": LIKE, "any": ANY, "stored": STORED, "other": OTHER,
                    "float": FLOAT, "summed": SUMMED, "mask": MASK, "bool": BOOL, "int64": INT64}
 cdef dict EXPECTED = {FLOAT: "float32 or float64", ANY: "float32 or another that is computed with", BOOL: "bool", INT64: "int64",
-                       SUMMED: "int64, float32 or float64"}
+                      SUMMED: "int64, float32 or float64"}
 cdef object AXIS = re.compile(r"(\d*)([A-Za-z]+)(?:\+(\d+))?(?:>(\d+))?").fullmatch
 cdef object ARRAYS = re.compile(r"\s*([^:]*): *(to )?(\w*) *\(([^)]*)\)\s*").fullmatch
 cdef Py_ssize_t TOO_MANY = 0x100000000000   # elements: only a broadcast view has as many, and the size of a row could overflow
