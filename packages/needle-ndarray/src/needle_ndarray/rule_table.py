@@ -9,6 +9,7 @@ arrays before it. The arrays of a step are the entries of lists.
     to float       functions cast others first: int32 and int64 to float64, uint8, bool and halves to float32
     to int64       functions take any integers
     any            any dtype but float16 and bfloat16, which the arrays after it share; stored: these too
+    summed         a dtype that sums have: int64, float32, float64
     other          a dtype by the op, or none that is compared
     mask           bool, or the dtype of the arrays before it
     ...            any number of axes, the same in all arrays of the line
@@ -20,7 +21,7 @@ TABLE = """
     unary                         a: any (...) -> out: other (...)
     binary                        a: any (...); b: (...) -> out: other (...)
     where                         condition: bool (...); a: any (...); b: (...) -> out: (...)
-    scan                          a: any (...) -> out: (...)
+    scan                          a: summed (...) -> out: (...)
     matmul                        a: any (..., M, K); b: (..., K, N) -> out: (..., M, N)
     linear                        x: any (..., M, K); weight: (K, N); bias: (1?, N) -> out: (..., M, N)
     matmul_weight                 a: float (M, K); weight: other (K, N); scale?: (N) -> out: (M, N)

@@ -41,14 +41,15 @@ cdef extern from "Python.h":
 
 cdef enum Kind:                         # of dtype, beyond the codes of one
     LIKE = 100                          # that of the arrays before
-    ANY, FLOAT, STORED, OTHER, MASK
+    ANY, FLOAT, SUMMED, STORED, OTHER, MASK
 
 cdef enum Misfit:
     NO_ARRAY = 1, WRONG_SHAPE, WRONG_DEVICE, WRONG_DTYPE
 
 cdef dict KINDS = {"": LIKE, "any": ANY, "stored": STORED, "other": OTHER,
-                   "float": FLOAT, "mask": MASK, "bool": BOOL, "int64": INT64}
-cdef dict EXPECTED = {FLOAT: "float32 or float64", ANY: "float32 or another that is computed with", BOOL: "bool", INT64: "int64"}
+                   "float": FLOAT, "summed": SUMMED, "mask": MASK, "bool": BOOL, "int64": INT64}
+cdef dict EXPECTED = {FLOAT: "float32 or float64", ANY: "float32 or another that is computed with", BOOL: "bool", INT64: "int64",
+                      SUMMED: "int64, float32 or float64"}
 cdef object AXIS = re.compile(r"(\d*)([A-Za-z]+)(?:\+(\d+))?(?:>(\d+))?").fullmatch
 cdef object ARRAYS = re.compile(r"\s*([^:]*): *(to )?(\w*) *\(([^)]*)\)\s*").fullmatch
 cdef Py_ssize_t TOO_MANY = 0x100000000000   # elements: only a broadcast view has as many, and the size of a row could overflow
@@ -301,7 +302,8 @@ cdef inline int misfit(const Spec* spec, Borrowed given, const void* backend, Si
         return WRONG_DEVICE
     if dtype == sizes.dtype or spec.dtype < LIKE or spec.dtype > STORED:
         return 0
-    if sizes.dtype >= 0 or spec.dtype == FLOAT and dtype < FLOAT32 or dtype >= FLOAT16 and spec.dtype != STORED:
+    if sizes.dtype >= 0 or spec.dtype == FLOAT and dtype < FLOAT32 or spec.dtype == SUMMED and dtype < INT64 \
+            or dtype >= FLOAT16 and spec.dtype != STORED:
         return WRONG_DTYPE
     sizes.dtype = dtype
     return 0
@@ -420,7 +422,7 @@ cdef Rule read_rule(str verb, str name, str text):
                 spec = &rule.specs[len(names)]
                 read_axes(spec, axes, symbols)
                 spec.dtype, spec.cast, spec.optional, spec.begins = KINDS[dtype], bool(cast), "?" in word, "begin " in word
-                same = re.sub(">\\d+", "", axes) if dtype in ("", "any", "stored", "float") else None
+                same = re.sub(">\\d+", "", axes) if dtype in ("", "any", "stored", "float", "summed") else None
                 spec.like = shapes.index(same) if same is not None and same in shapes else -1
                 if not spec.begins:
                     shapes.append(None if spec.optional else same)
@@ -430,7 +432,7 @@ cdef Rule read_rule(str verb, str name, str text):
         rule.inputs = rule.inputs or len(names)
     rule.verb, rule.name, rule.text = verb, name, " ".join(text.split())
     rule.count, rule.names, rule.labels = len(names), tuple(names), tuple(labels)
-    rule.symbols, rule.known, rule.large = tuple(symbols), len(symbols), not {"any", "stored"}.isdisjoint(text.split())
+    rule.symbols, rule.known, rule.large = tuple(symbols), len(symbols), not {"any", "stored", "summed"}.isdisjoint(text.split())
     return rule
 
 

@@ -88,11 +88,8 @@ cdef void one_line(const void* given, Py_ssize_t i, int thread) noexcept nogil:
 cdef int lines(int op, View* a, View* out, Py_ssize_t out_n, int threads) noexcept nogil:
     """Every line along the last axis of `a`, into out_n elements of out each"""
     cdef Lines job
-    cdef bint in_place
     job.op, job.a, job.out, job.n, job.out_n = op, a, out, a.shape[a.ndim - 1], out_n
-    # a scan reads int64 where there are no floats: of narrower elements the scratch has the bytes for that, the array has not
-    in_place = op >= 0 or a.dtype == FLOAT32 or a.itemsize == sizeof(int64)
-    job.flat, job.out_flat = in_place and contiguous(a), in_place and contiguous(out)
+    job.flat, job.out_flat = contiguous(a), contiguous(out)
     job.nbytes = (job.n + 8) * 8
     job.staged = <char*> malloc(2 * threads * job.nbytes)
     if job.staged is NULL:

@@ -107,11 +107,13 @@ def reduced(dtype):
             results.append(np.zeros(operand.shape[0], dtype))
             va, vb = seen(operand), seen(results[-1])
             reduce_views(op, &va, 1, &vb, 1)
-        results += [np.zeros(operand.shape[0], np.int64), np.zeros(operand.shape, dtype)]
-        va, vb = seen(operand), seen(results[-2])
-        arg_reduce_views(ARGMAX, &va, &vb, 1)
+        results.append(np.zeros(operand.shape[0], np.int64))
         va, vb = seen(operand), seen(results[-1])
-        scan_views(&va, &vb, 1)
+        arg_reduce_views(ARGMAX, &va, &vb, 1)
+        if va.dtype >= INT64:
+            results.append(np.zeros(operand.shape, dtype))
+            vb = seen(results[-1])
+            scan_views(&va, &vb, 1)
     return results
 
 

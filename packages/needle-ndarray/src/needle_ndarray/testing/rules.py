@@ -33,13 +33,22 @@ DTYPES = {
     "any": "float32",
     "stored": "float32",
     "float": "float32",
+    "summed": "float32",
     "": "float32",
     "mask": "bool",
     "bool": "bool",
     "int64": "int64",
 }
 #: A dtype that is another one, whatever the arrays before it are.
-OTHERS = {"any": "int64", "float": "int32", "": "float64", "mask": "int32", "bool": "int32", "int64": "float32"}
+OTHERS = {
+    "any": "int64",
+    "float": "int32",
+    "summed": "int32",
+    "": "float64",
+    "mask": "int32",
+    "bool": "int32",
+    "int64": "float32",
+}
 #: The function of each rule that has one with the arrays' labels as its parameters.
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     name: getattr(needle_ndarray, name)
