@@ -93,7 +93,7 @@ class Network:
     def rows_grad(self, op: Op, grad: NDArray, x: NDArray | None, y: NDArray, out: NDArray) -> None:
         if out.size:
             count, n = sizes(out)
-            if op.name == "logsumexp":
+            if x is not None:  # logsumexp
                 given = (grad, view(grad), *rows(x), y, view(y))
             else:
                 given = (*rows(grad), *rows(y))
