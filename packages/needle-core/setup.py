@@ -43,16 +43,13 @@ ENGINE = [
     "tracing",
 ]
 
-# With which -O a module is compiled; -O2 but for those named here. What every recorded operation goes through:
+# What every recorded operation goes through is compiled with -O3, the other modules with -O2: with -O1, `a + b` would take 1.1 of the time.
 FAST = {"values", "recording", "backward"}
-# Methods that pass on what they are given, and what captured functions are made with: not slower with -O1
-SMALL = {"tensor", "tracing", "dtype_rules", "operators"}
 
 
 def optimize(name):
     """The compiler's flag, at a level that the environment may choose instead."""
-    level = 3 if name in FAST else 1 if name in SMALL else 2
-    return f"-O{os.environ.get('NEEDLE_BUILD_OPTIMIZE', level)}"
+    return f"-O{os.environ.get('NEEDLE_BUILD_OPTIMIZE', 3 if name in FAST else 2)}"
 
 
 extensions = [
