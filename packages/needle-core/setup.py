@@ -43,7 +43,8 @@ ENGINE = [
     "tracing",
 ]
 
-# What every recorded operation goes through is compiled with -O3, the other modules with -O2: with -O1, `a + b` would take 1.1 of the time.
+# What every recorded operation goes through is compiled with -O3, the other modules with -O2; with -O1, `a + b` takes 1.1 of
+# the time.
 FAST = {"values", "recording", "backward"}
 
 
