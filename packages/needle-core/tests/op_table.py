@@ -649,6 +649,14 @@ INDEXING += [
     Row("getitem/Tensor mask", lambda x: ops.getitem(x, x > 0), lambda x: x[x > 0], (real(2, 3),)),
     Row("getitem/0-d", lambda x: ops.getitem(x, ...), np.copy, (real(),)),
     Row(
+        "GetItem/x[Tensor key]",
+        lambda x: x[ndl.Tensor(np.array([1, 1, 0]), device=x.device)],
+        lambda x: x[[1, 1, 0]],
+        (real(2, 3),),
+    ),
+    Row("GetItem/x[Tensor mask]", lambda x: x[x > 0], lambda x: x[x > 0], (real(2, 3),)),
+    Row("GetItem/x[...] of 0-d", lambda x: x[...], np.copy, (real(),)),
+    Row(
         "AddAt/slice", lambda x: ops.AddAt(slice(1, 3), (4, 2))(x), lambda x: np.pad(x, ((1, 1), (0, 0))), (real(2, 2),)
     ),
     Row(

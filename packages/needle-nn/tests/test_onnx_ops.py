@@ -23,6 +23,7 @@ DATA_SHAPED = {"nonzero", "unique", "bincount"}
 #: Rows that are refused: what the message has to say. EXPRESSIBLE: their class is listed with a reason.
 REFUSED = {
     "getitem/Tensor mask": "mask that depends on the input",
+    "GetItem/x[Tensor mask]": "mask that depends on the input",
     "setitem/(2, 4) at repeated places, the last counts": "positions that repeat",
     "make_tuple/as an input": "Product has no converter",
     "split/as an input": "Product has no converter",
