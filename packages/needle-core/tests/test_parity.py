@@ -164,6 +164,11 @@ TWINS |= {
     if form not in NO_NEGATIVE_STEPS
 }
 TWINS |= {
+    "GetItem/x[Tensor key]": lambda x: x[torch.tensor([1, 1, 0])],
+    "GetItem/x[Tensor mask]": lambda x: x[x > 0],
+    "GetItem/x[...] of 0-d": lambda x: x[...].clone(),
+}
+TWINS |= {
     f"setitem/{form}": partial(_put, key) for form, (_, key) in KEYS.items() if form not in NO_NEGATIVE_STEPS | REPEATED
 }
 TWINS |= {
